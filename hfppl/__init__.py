@@ -1,0 +1,1 @@
+"""Steer language models with sequential Monte Carlo."""
