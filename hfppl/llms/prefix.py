@@ -25,13 +25,13 @@ class Prefix(Sequence[int]):
 
     parent: "Prefix | None"
     token_id: int  # the last id; -1 at the root
-    row: "weakref.ref[LogitsRow] | None"  # the answer for this sequence, while anyone holds it
+    row: "tuple[int, weakref.ref[LogitsRow]] | None"  # the row cache's: generation and answer
 
     def __init__(self, parent: "Prefix | None", token_id: int) -> None:
         self.parent = parent
         self.token_id = token_id
         self.row = None
-        self._length = 0 if parent is None else parent._length + 1
+        self._length: int = 0 if parent is None else len(parent) + 1
         self._children: dict[int, weakref.ref[Prefix]] | None = None
 
     @classmethod

@@ -1,0 +1,29 @@
+"""What a model can sample from and observe."""
+
+from typing import Generic, TypeVar
+
+from ..errors import ModelError
+
+T = TypeVar("T")
+
+
+class Distribution(Generic[T]):
+    """A distribution over values of type `T`. Subclass it to bring your own.
+
+    Draw random numbers from `hfppl.rng()`, asked for anew at each draw, so that a run's seed fixes
+    them. A subclass that is only ever sampled, or only ever observed, may leave the other method out.
+    One that can list its values offers `support()`, which returns them.
+    """
+
+    async def sample(self) -> tuple[T, float]:
+        """A value and its log-probability, in nats."""
+        raise ModelError(f"{type(self).__name__} cannot be sampled: it has no `async def sample(self)`")
+
+    async def log_prob(self, x: T) -> float:
+        """Log-probability of a value, in nats; -inf if it is impossible."""
+        raise ModelError(f"{type(self).__name__} has no `async def log_prob(self, x)`")
+
+    async def intervene(self, x: T) -> bool:
+        """Do what drawing `x` would do besides; False if that cannot be done."""
+        await self.log_prob(x)
+        return True

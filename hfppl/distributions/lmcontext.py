@@ -1,0 +1,351 @@
+"""A generation in progress, and the two distributions that advance it."""
+
+import copy
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import NoMassError
+from ..llms.prefix import Prefix
+from ..llms.prompt import prompt_ids
+from ..logits import LogitsRow, Mass
+from ..random import current_turn, rng
+from ..tokens import Token, TokenMask, TokenSequence, decode
+from .distribution import Distribution
+from .values import check_temperature, token_id_of
+
+if TYPE_CHECKING:
+    from ..llms import CachedCausalLM
+
+
+class _State:
+    """Where a context stands. Never changed: a context swaps one for another, when all has gone well."""
+
+    __slots__ = ("bare", "mask", "mass", "prefix", "row", "text")
+
+    def __init__(
+        self,
+        prefix: Prefix,
+        text: bytes,
+        bare: bool,
+        mask: TokenMask | None = None,
+        row: LogitsRow | None = None,
+        mass: Mass | None = None,
+    ) -> None:
+        self.prefix = prefix  # the tokens so far, prompt included
+        self.text = text  # the bytes after the prompt
+        self.bare = bare  # whether there is nothing yet but special tokens
+        self.mask = mask  # what the next token may be; None for anything
+        self.row = row  # what the language model says of it, once somebody has asked
+        self.mass = mass  # of the mask, in that row
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_State":
+        return self
+
+
+_OWN = {"_state", "_temp", "lm", "prompt_string_length", "prompt_token_count", "show_eos", "show_prompt"}
+
+
+class LMContext:
+    """A generation in progress: the tokens so far, and which tokens are still possible for the next one.
+
+    Two kinds of event advance it. An event of `next_token()` adds a token and lifts the mask; an event
+    of `mask_dist(mask)` narrows the mask. Making a context, and intervening on `next_token()`, asks
+    the language model nothing. An event of probability zero leaves the context exactly as it was, and
+    so does an exception or a cancellation.
+
+    Attributes:
+        lm: the language model.
+        prompt_token_count: number of tokens in the prompt.
+        prompt_string_length: number of characters in the prompt's text.
+        show_prompt: whether `str(context)` begins with the prompt.
+        show_eos: whether `str(context)` ends with the text of an end token, if one was drawn.
+    """
+
+    def __init__(
+        self,
+        lm: "CachedCausalLM",
+        prompt: Any,
+        temp: float = 1.0,
+        show_prompt: bool = False,
+        show_eos: bool = True,
+    ) -> None:
+        """Begin a generation.
+
+        Args:
+            lm: the language model.
+            prompt: a text, token ids, or chat messages.
+            temp: the logits are divided by it; 0 is the likeliest token (the first, on a tie) and no other.
+            show_prompt: see above.
+            show_eos: see above.
+
+        Raises:
+            ArgumentError: for an empty prompt where there is no start token; for a negative temperature.
+            ContextLengthError: for a prompt longer than the model can read.
+            VocabularyError: for ids that do not exist.
+        """
+        self.lm = lm
+        self._temp = check_temperature(temp)
+        self.show_prompt = show_prompt
+        self.show_eos = show_eos
+        ids = prompt_ids(lm, prompt)
+        self.prompt_token_count = len(ids)
+        self.prompt_string_length = len(decode(lm.vocabulary.join(ids)))
+        bare = all(lm.vocabulary.special[i] for i in ids)
+        self._state = _State(lm.prefix(ids), b"", bare)
+
+    @classmethod
+    async def create(
+        cls,
+        lm: "CachedCausalLM",
+        prompt: Any,
+        temp: float = 1.0,
+        show_prompt: bool = False,
+        show_eos: bool = True,
+    ) -> "LMContext":
+        """The same as the constructor, for scripts that await it."""
+        return cls(lm, prompt, temp, show_prompt, show_eos)
+
+    # --- what can happen next
+
+    def next_token(self) -> "LMNextToken":
+        """The distribution of the next token. Sampling, observing or intervening adds the token."""
+        return LMNextToken(self)
+
+    def mask_dist(self, mask: Any) -> "LMTokenMask":
+        """The distribution of whether the next token is in `mask`, which the event then makes certain.
+
+        Args:
+            mask: a `TokenMask`, or any iterable of token ids.
+
+        Raises:
+            VocabularyError: for ids that do not exist, or the mask of another vocabulary.
+        """
+        return LMTokenMask(self, self.lm.token_mask(mask))
+
+    # --- what it holds
+
+    @property
+    def tokens(self) -> list[int]:
+        """The token ids so far, prompt included."""
+        return self._state.prefix.token_ids()
+
+    @property
+    def token_count(self) -> int:
+        """Number of tokens after the prompt."""
+        return len(self._state.prefix) - self.prompt_token_count
+
+    @property
+    def s(self) -> TokenSequence:
+        """The tokens so far, prompt included, as a sequence that knows its text."""
+        return TokenSequence(self.lm, self.tokens)
+
+    @property
+    def temp(self) -> float:
+        """The temperature."""
+        return self._temp
+
+    @temp.setter
+    def temp(self, temp: float) -> None:
+        state = self._state
+        self._temp = check_temperature(temp)
+        self._state = _State(state.prefix, state.text, state.bare, state.mask, state.row)
+
+    @property
+    def model_mask(self) -> TokenMask:
+        """The tokens not ruled out as the next one."""
+        return self._state.mask if self._state.mask is not None else self.lm.masks.ALL_TOKENS
+
+    async def logprobs(self) -> NDArray[np.float64]:
+        """Log-probabilities of the next token, (V,) nats, temperature and mask applied."""
+        return self._logprobs(await self._row())
+
+    @property
+    def next_token_logprobs(self) -> NDArray[np.float64]:
+        """`logprobs()`, blocking: inside a step, prefer the former, which shares a batch."""
+        row = self._state.row
+        if row is None:
+            row = self._remember(self._state, self.lm.row_now(self._state.prefix))
+        return self._logprobs(row)
+
+    def __str__(self) -> str:
+        state = self._state
+        data = self.lm.vocabulary.join(state.prefix.token_ids()) if self.show_prompt else state.text
+        if not self.show_eos and self.token_count and state.prefix.token_id in self.lm.eos_token_ids:
+            end = self.lm.vocabulary.byte_vocab[state.prefix.token_id]
+            data = data[: len(data) - len(end)]
+        return decode(data)
+
+    def __bytes__(self) -> bytes:
+        return self._state.text
+
+    def __repr__(self) -> str:
+        return f"<LMContext {str(self)!r}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LMContext":
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        if len(self.__dict__) > len(_OWN):
+            for name in self.__dict__.keys() - _OWN:
+                new.__dict__[name] = copy.deepcopy(self.__dict__[name], memo)
+        return new
+
+    # --- for the two distributions
+
+    async def _row(self) -> LogitsRow:
+        state = self._state
+        if state.row is not None:
+            return state.row
+        return self._remember(state, await self.lm.row(state.prefix))
+
+    def _remember(self, state: _State, row: LogitsRow) -> LogitsRow:
+        """Keep the row while the context stands here: it weighs by the row it draws from."""
+        turn = current_turn()
+        if self._state is state and (turn is None or not turn.dead):
+            self._state = _State(state.prefix, state.text, state.bare, state.mask, row)
+        return row
+
+    def _mass(self, row: LogitsRow) -> Mass:
+        state = self._state
+        if state.mass is not None and state.row is row:
+            return state.mass
+        return row.mass(self._temp, None if state.mask is None else state.mask.allowed)
+
+    def _logprobs(self, row: LogitsRow) -> NDArray[np.float64]:
+        mask = self._state.mask
+        return row.logprobs(self._temp, None if mask is None else mask.allowed)
+
+    def _append(self, token_id: int) -> None:
+        state = self._state
+        vocabulary = self.lm.vocabulary
+        piece = vocabulary.byte_vocab[token_id]
+        bare = state.bare and bool(vocabulary.special[token_id])
+        if vocabulary.strips_first_space and state.bare and not bare and piece.startswith(b" "):
+            piece = piece[1:]
+        self._state = _State(state.prefix.child(token_id), state.text + piece, bare)
+
+    def _narrow(self, mask: TokenMask, row: LogitsRow, mass: Mass) -> None:
+        state = self._state
+        turn = current_turn()
+        if turn is not None and turn.dead:
+            self._state = _State(state.prefix, state.text, state.bare, mask)
+        else:
+            self._state = _State(state.prefix, state.text, state.bare, mask, row, mass)
+
+
+class LMNextToken(Distribution[Token]):
+    """The next token of a context. Reads the context when used, not when made."""
+
+    def __init__(self, context: LMContext) -> None:
+        self._context = context
+
+    async def sample(self) -> tuple[Token, float]:
+        """Draw a token and add it to the context.
+
+        Raises:
+            NoMassError: if no token is possible. (In a model, the particle dies instead.)
+        """
+        context = self._context
+        row = await context._row()
+        mask, mass = context._state.mask, context._mass(row)
+        turn = current_turn()
+        if turn is not None and turn.dead and mass.log_total == -math.inf:
+            mask, mass = None, row.mass(context._temp)
+        allowed = None if mask is None else mask.allowed
+        token_id = row.draw(rng().random(), mass, context._temp, allowed)
+        log_prob = row.log_prob(token_id, mass, context._temp)
+        context._append(token_id)
+        return Token(context.lm, token_id), log_prob
+
+    async def log_prob(self, x: Any) -> float:
+        """Log-probability of a token, which is then added to the context unless it is impossible.
+
+        Args:
+            x: a token or a token id.
+        """
+        context = self._context
+        token_id = token_id_of(context.lm, x)
+        mask = context._state.mask
+        if mask is not None and not mask.allowed[token_id]:
+            return -math.inf
+        row = await context._row()
+        log_prob = row.log_prob(token_id, context._mass(row), context._temp)
+        if log_prob > -math.inf:
+            context._append(token_id)
+        return log_prob
+
+    async def intervene(self, x: Any) -> bool:
+        """Add a token to the context, whatever its probability. Asks the language model nothing."""
+        self._context._append(token_id_of(self._context.lm, x))
+        return True
+
+    def __repr__(self) -> str:
+        return f"<next token of {self._context!r}>"
+
+
+class LMTokenMask(Distribution[bool]):
+    """Whether the next token of a context is in a mask. Reads the context when used, not when made."""
+
+    def __init__(self, context: LMContext, mask: TokenMask) -> None:
+        self._context = context
+        self.mask = mask
+
+    async def sample(self) -> tuple[bool, float]:
+        """Decide, and narrow the context's mask accordingly.
+
+        Raises:
+            NoMassError: if no token is possible. (In a model, the particle dies instead.)
+        """
+        context = self._context
+        row = await context._row()
+        inside, mass, log_prob = self._outcome(row, True)
+        # One uniform decides; where one side has no mass, it has no say.
+        if rng().random() >= math.exp(log_prob):
+            outside, outside_mass, outside_log_prob = self._outcome(row, False)
+            if outside_log_prob > -math.inf:
+                context._narrow(outside, row, outside_mass)
+                return False, outside_log_prob
+        if log_prob == -math.inf:
+            return self._nothing_possible()
+        context._narrow(inside, row, mass)
+        return True, log_prob
+
+    async def log_prob(self, x: bool) -> float:
+        """Log-probability of the answer, which then narrows the context's mask unless it is impossible."""
+        row = await self._context._row()
+        mask, mass, log_prob = self._outcome(row, bool(x))
+        if log_prob > -math.inf:
+            self._context._narrow(mask, row, mass)
+        return log_prob
+
+    async def intervene(self, x: bool) -> bool:
+        """Narrow the context's mask; False if that leaves no token."""
+        return await self.log_prob(x) > -math.inf
+
+    def support(self) -> list[bool]:
+        """Both answers."""
+        return [False, True]
+
+    def _outcome(self, row: LogitsRow, inside: bool) -> tuple[TokenMask, Mass, float]:
+        """The context's mask after an answer, its mass, and the answer's log-probability."""
+        context = self._context
+        state = context._state
+        if state.mask is not None:
+            mask = state.mask & self.mask if inside else state.mask - self.mask
+        else:
+            mask = self.mask if inside else ~self.mask
+        mass, before = row.mass(context._temp, mask.allowed), context._mass(row)
+        if mass.log_total == -math.inf:
+            return mask, mass, -math.inf
+        return mask, mass, min(0.0, mass.log_total - before.log_total)
+
+    def _nothing_possible(self) -> tuple[bool, float]:
+        turn = current_turn()
+        if turn is not None and turn.dead:
+            return bool(rng().random() < 0.5), -math.inf
+        raise NoMassError("nothing is possible here: every token is masked out or has probability zero")
+
+    def __repr__(self) -> str:
+        return f"<is the next token of {self._context!r} in {self.mask!r}?>"

@@ -1,0 +1,43 @@
+"""The next token after a fixed prompt."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..llms.prompt import prompt_ids
+from ..random import rng
+from ..tokens import Token
+from .distribution import Distribution
+from .values import check_temperature, token_id_of
+
+if TYPE_CHECKING:
+    from ..llms import CachedCausalLM
+
+
+class Transformer(Distribution[Token]):
+    """A token, with the probabilities a language model gives it after a prompt. Advances nothing."""
+
+    def __init__(self, lm: "CachedCausalLM", prompt: Any, temp: float = 1.0) -> None:
+        """Args: `prompt` is a text, token ids, tokens or a `TokenSequence`; `temp` as in `LMContext`."""
+        self.lm = lm
+        self.temp = check_temperature(temp)
+        self._prefix = lm.prefix(prompt_ids(lm, prompt))
+
+    @property
+    def prompt(self) -> list[int]:
+        """The token ids of the prompt."""
+        return self._prefix.token_ids()
+
+    async def sample(self) -> tuple[Token, float]:
+        """One uniform, by inversion."""
+        row = await self.lm.row(self._prefix)
+        mass = row.mass(self.temp)
+        token_id = row.draw(rng().random(), mass, self.temp)
+        return Token(self.lm, token_id), row.log_prob(token_id, mass, self.temp)
+
+    async def log_prob(self, x: Any) -> float:
+        """Args: `x` is a token or a token id."""
+        token_id = token_id_of(self.lm, x)
+        row = await self.lm.row(self._prefix)
+        return row.log_prob(token_id, row.mass(self.temp), self.temp)
+
+    def __repr__(self) -> str:
+        return f"Transformer({self.lm!r}, {len(self._prefix)} tokens, temp={self.temp})"

@@ -1,0 +1,40 @@
+"""Checks of what users hand to distributions."""
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, VocabularyError
+from ..tokens import Token
+
+if TYPE_CHECKING:
+    from ..llms import CachedCausalLM
+
+
+def token_id_of(lm: "CachedCausalLM", value: Any) -> int:
+    """The id of a token or an id.
+
+    Raises:
+        VocabularyError: for text, for an id that does not exist, for a token of another vocabulary.
+    """
+    if isinstance(value, Token):
+        lm.vocabulary.check_same(value.lm.vocabulary, f"the token {value!r}")
+        return value.token_id
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise VocabularyError(
+            f"a token or a token id is needed, not {value!r}; "
+            "for text, take the ids of `lm.tokenizer.encode(text, add_special_tokens=False)` one by one"
+        )
+    return lm.vocabulary.check_id(operator.index(value))
+
+
+def check_temperature(temp: float) -> float:
+    """A temperature as a float.
+
+    Raises:
+        ArgumentError: if it is negative, infinite or NaN.
+    """
+    value = float(temp)
+    if not 0 <= value < math.inf:
+        raise ArgumentError(f"a temperature is a number from 0 (the likeliest token only) up, not {temp}")
+    return value

@@ -1,0 +1,138 @@
+"""What inference returns: the particles, their weights, and what these say."""
+
+import html
+import math
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import NoMassError
+from ..numerics import as_float64, logsumexp
+from .weights import effective_sample_size, normalize
+
+if TYPE_CHECKING:
+    from .smc_record import SMCRecord
+
+
+class Particle(Protocol):
+    """A running copy of a model, as far as inference knows it."""
+
+    weight: float
+    finished: bool
+
+    def done_stepping(self) -> bool: ...  # noqa: D102
+    def untwist(self) -> None: ...  # noqa: D102
+    def string_for_serialization(self) -> str: ...  # noqa: D102
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Particles(list[Any]):
+    """A weighted population: a list of models, dead ones included, always as long as was asked for.
+
+    Weights and statistics are those at the end of inference; later changes of a particle's `weight` do
+    not reach them.
+
+    Attributes:
+        log_weights: (N,) nats, unnormalised, without twists; -inf for the dead.
+        normalized_weights: (N,) that sum to one over all that are alive; all 0 if none is.
+        ess: effective sample size, between 1 and N; 0 if all are dead.
+        log_marginal_likelihood: the estimate of log Z, in nats; its exponential is unbiased. -inf if
+            all are dead.
+        record: what happened at each step.
+    """
+
+    def __init__(
+        self,
+        particles: Iterable[Particle],
+        record: "SMCRecord | None" = None,
+        log_marginal_likelihood: float | None = None,
+    ) -> None:
+        """Args: by default log Z is the log of the mean weight of the finished particles."""
+        super().__init__(particles)
+        self.record = record
+        self.log_weights: NDArray[np.float64] = as_float64([particle.weight for particle in self])
+        self.normalized_weights: NDArray[np.float64] = as_float64(normalize(self.log_weights).tolist())
+        self.ess = effective_sample_size(self.log_weights)
+        self._finished = np.array([particle.done_stepping() for particle in self], dtype=bool)
+        if log_marginal_likelihood is None:
+            finished = self.log_weights[self._finished]
+            log_marginal_likelihood = logsumexp(finished) - math.log(max(1, len(self)))
+        self.log_marginal_likelihood = float(log_marginal_likelihood)
+
+    @property
+    def n_dead(self) -> int:
+        """How many particles have weight zero."""
+        return int(np.count_nonzero(self.log_weights == -np.inf))
+
+    @property
+    def n_unfinished(self) -> int:
+        """How many live particles were stopped by `max_steps` before they had finished."""
+        return int(np.count_nonzero(~self._finished & (self.log_weights > -np.inf)))
+
+    def posterior(self, key: Callable[[Any], K] = str) -> dict[K, float]:
+        """Probabilities of what the particles show, the largest first; finished and live ones only.
+
+        Args:
+            key: what to look at, a function of the particle: its text, unless told otherwise.
+
+        Returns:
+            Values of the key and their probabilities, which sum to one; empty if nothing is left.
+        """
+        included = np.where(self._finished, self.log_weights, -np.inf)
+        masses: dict[K, float] = {}
+        for particle, weight in zip(self, normalize(included), strict=True):
+            if weight > 0:
+                value = key(particle)
+                masses[value] = masses.get(value, 0.0) + float(weight)
+        return dict(sorted(masses.items(), key=lambda pair: -pair[1]))
+
+    def best(self) -> Any:
+        """The particle that shows the mode of `posterior()`; of several, the heaviest.
+
+        Raises:
+            NoMassError: if no particle has finished alive.
+        """
+        posterior = self.posterior()
+        if not posterior:
+            raise NoMassError(
+                f"no particle is both finished and alive ({self.n_dead} of {len(self)} are dead, "
+                f"{self.n_unfinished} unfinished), so there is no best one: use more particles, "
+                "a better proposal, or a weaker constraint"
+            )
+        mode = next(iter(posterior))
+        showing = [i for i in np.flatnonzero(self._finished) if str(self[i]) == mode]
+        return self[max(showing, key=lambda i: self.log_weights[i])]
+
+    def __repr__(self) -> str:
+        return "\n".join([self._summary(), *(f"  {p:7.4f}  {_short(text)}" for text, p in self._rows())])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td style='text-align:right'>{p:.4f}</td>"
+            f"<td><meter min=0 max=1 value='{p:.4f}'></meter></td>"
+            f"<td style='text-align:left'><code>{html.escape(_short(text, 300))}</code></td></tr>"
+            for text, p in self._rows()
+        )
+        return (
+            f"<p>{html.escape(self._summary())}</p>"
+            "<table><tr><th>probability</th><th></th><th style='text-align:left'>text</th></tr>"
+            f"{rows}</table>"
+        )
+
+    def _summary(self) -> str:
+        parts = [f"{len(self)} particles", f"ESS {self.ess:.1f}", f"log Z {self.log_marginal_likelihood:.3f}"]
+        parts += [f"{self.n_dead} dead"] if self.n_dead else []
+        parts += [f"{self.n_unfinished} unfinished"] if self.n_unfinished else []
+        return ", ".join(parts)
+
+    def _rows(self) -> list[tuple[str, float]]:
+        return list(self.posterior().items())[:20]
+
+
+def _short(text: str, limit: int = 100) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= limit else shown[: limit - 4] + " ..." + shown[-1]

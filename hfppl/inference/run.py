@@ -1,0 +1,104 @@
+"""What all drivers do around their loop: start, step, copy, watch, keep the record."""
+
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..random import Purpose, Streams
+from .population import Particles
+from .progress import Progress
+from .smc_record import SMCRecord, SMCStep, record_path
+from .turns import check_count, fork, take_turns
+
+
+class Run:
+    """One run of a driver. As a context manager, it writes the record at the end, even if the run failed.
+
+    Attributes:
+        streams: the random streams.
+        n_steps: how many steps have begun.
+        record: what has happened so far.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        n_particles: int,
+        seed: int | None,
+        max_steps: int | None,
+        visualization_dir: str | os.PathLike[str] | None = None,
+        json_file: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+        on_step: Callable[[SMCStep], None] | None = None,
+    ) -> None:
+        self._model = model
+        self._n_particles = n_particles
+        self._max_steps = None if max_steps is None else check_count("max_steps", max_steps)
+        self._path = record_path(type(model).__name__, visualization_dir, json_file)
+        self._on_step = on_step
+        self._progress = Progress(progress)
+        self.streams = Streams(seed)
+        self.n_steps = 0
+        self.record = SMCRecord(n_particles, keep_texts=self._path is not None)
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.close()
+        if self._path is not None:
+            self.record.save(self._path)
+
+    async def start(self) -> list[Any]:
+        """N copies of the model, their start hooks run."""
+        particles = [fork(self._model, self.streams, 0, slot) for slot in range(self._n_particles)]
+        slots = [slot for slot, particle in enumerate(particles) if not particle.done_stepping()]
+        await take_turns(particles, slots, self.streams, Purpose.START, 0, whole=())
+        return particles
+
+    def goes_on(self, particles: Sequence[Any]) -> bool:
+        """Whether a particle has a step left to take, and may."""
+        if self._max_steps is not None and self.n_steps >= self._max_steps:
+            return False
+        return any(not particle.done_stepping() for particle in particles)
+
+    async def step(self, particles: Sequence[Any]) -> None:
+        """Twists are taken back, and every unfinished particle takes a step."""
+        self.n_steps += 1
+        slots = []
+        whole = list(particles)
+        for slot, particle in enumerate(particles):
+            particle.untwist()
+            if not particle.done_stepping():
+                slots.append(slot)
+                whole[slot] = fork(particle, self.streams, self.n_steps, slot)
+        await take_turns(particles, slots, self.streams, Purpose.STEP, self.n_steps, whole)
+
+    def offspring(self, particles: Sequence[Any], ancestors: NDArray[np.int64]) -> list[Any]:
+        """The particles that continue the ancestors: the first of each as it is, the others copies."""
+        seen: set[int] = set()
+        children = []
+        for slot, ancestor in enumerate(ancestors.tolist()):
+            parent = particles[ancestor]
+            children.append(fork(parent, self.streams, self.n_steps, slot) if ancestor in seen else parent)
+            seen.add(ancestor)
+        return children
+
+    def take_down(self, particles: Sequence[Any], ancestors: NDArray[np.int64], resampled: bool) -> None:
+        """Add a step to the record, and show it to whoever watches."""
+        step = self.record.add(particles, ancestors, resampled)
+        self._progress.show(step)
+        if self._on_step is not None:
+            self._on_step(step)
+
+    def result(self, particles: Sequence[Any]) -> Particles:
+        """The population, twists taken back."""
+        for particle in particles:
+            particle.untwist()
+        return Particles(particles, self.record)

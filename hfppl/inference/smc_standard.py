@@ -1,0 +1,82 @@
+"""Sequential Monte Carlo: many particles, reweighted at each step and resampled when few carry the weight."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..random import Purpose
+from .population import Particles
+from .resampling import get_resampling_fn
+from .run import Run
+from .smc_record import SMCStep
+from .turns import check_count, check_model
+from .weights import effective_sample_size, log_mean, normalize
+
+
+async def smc_standard(
+    model: Any,
+    n_particles: int,
+    ess_threshold: float = 0.5,
+    visualization_dir: str | os.PathLike[str] | None = None,
+    json_file: str | os.PathLike[str] | None = None,
+    resampling_method: str = "stratified",
+    *,
+    seed: int | None = None,
+    progress: bool | None = None,
+    max_steps: int | None = None,
+    on_step: Callable[[SMCStep], None] | None = None,
+) -> Particles:
+    """Sample from the posterior of a model by sequential Monte Carlo (Doucet, de Freitas & Gordon 2001).
+
+    Each particle is a copy of `model`. At each step all that have not finished take a step of their
+    own; when the effective sample size falls below `ess_threshold * n_particles`, ancestors are drawn
+    by weight, and every particle then weighs the mean. Finished particles stay in the population.
+
+    Args:
+        model: the model; it is copied, not changed.
+        n_particles: how many particles.
+        ess_threshold: a fraction of `n_particles`; 0 never resamples, 1 whenever weights differ.
+        visualization_dir: folder to write the record to, texts included.
+        json_file: name of the record, within that folder if one is given.
+        resampling_method: "multinomial", "stratified", "systematic" or "residual".
+        seed: fixes every draw; without it, one number is taken from numpy's global generator.
+        progress: show a progress bar; by default in a terminal.
+        max_steps: stop after so many steps; particles that have not finished count neither in the
+            posterior nor in log Z.
+        on_step: called with each step's record.
+
+    Returns:
+        The particles, with log Z estimated by the log of their mean weight.
+
+    Raises:
+        ArgumentError: for arguments that cannot be right, before any model call.
+        ModelError: for a model that is not written as one.
+        NumericalError: for a weight of NaN or +inf.
+    """
+    check_model(model)
+    n = check_count("n_particles", n_particles)
+    if not 0 <= ess_threshold <= 1:
+        raise ArgumentError(f"ess_threshold is a fraction of the particles, from 0 to 1, not {ess_threshold}")
+    resample = get_resampling_fn(resampling_method)
+    run = Run(model, n, seed, max_steps, visualization_dir, json_file, progress, on_step)
+
+    with run:
+        particles = await run.start()
+        ancestors, resampled = np.arange(n), False
+        while run.goes_on(particles):
+            await run.step(particles)
+            run.take_down(particles, ancestors, resampled)
+
+            log_weights = np.array([particle.weight for particle in particles])
+            ancestors, resampled = np.arange(n), False
+            if 0 < effective_sample_size(log_weights) < ess_threshold * n:
+                resampled = True
+                rng = run.streams.generator(Purpose.RESAMPLE, run.n_steps)
+                ancestors = resample(normalize(log_weights), rng)
+                particles = run.offspring(particles, ancestors)
+                for particle in particles:
+                    particle.weight = log_mean(log_weights)
+        return run.result(particles)

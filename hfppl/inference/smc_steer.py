@@ -1,0 +1,85 @@
+"""SMC steering: several continuations of every particle, thinned out without repetition."""
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..numerics import logsumexp
+from ..random import Purpose
+from .population import Particles
+from .resampling import optimal_resample
+from .run import Run
+from .smc_record import SMCStep
+from .turns import check_count, check_model
+from .weights import normalize
+
+
+async def smc_steer(
+    model: Any,
+    n_particles: int,
+    n_beam: int,
+    visualization_dir: str | os.PathLike[str] | None = None,
+    json_file: str | os.PathLike[str] | None = None,
+    *,
+    seed: int | None = None,
+    progress: bool | None = None,
+    max_steps: int | None = None,
+    on_step: Callable[[SMCStep], None] | None = None,
+) -> Particles:
+    """Sample from the posterior of a model by SMC steering (Lew et al. 2023, arXiv 2306.03081).
+
+    At each step every unfinished particle is continued `n_beam` times, and of all continuations and
+    finished particles at most `n_particles` are kept, without repetition, by the scheme of Fearnhead &
+    Clifford (2003). If fewer than that are possible, dead ones fill the places.
+
+    Args:
+        model: the model; it is copied, not changed.
+        n_particles: how many particles are kept.
+        n_beam: how many continuations each of them gets.
+        visualization_dir: folder to write the record to, texts included.
+        json_file: name of the record, within that folder if one is given.
+        seed: fixes every draw; without it, one number is taken from numpy's global generator.
+        progress: show a progress bar; by default in a terminal.
+        max_steps: stop after so many steps; particles that have not finished count neither in the
+            posterior nor in log Z.
+        on_step: called with each step's record, whose `ancestors` point into the step before.
+
+    Returns:
+        The particles, with log Z estimated by the log of the sum of their weights over `n_particles`.
+
+    Raises:
+        ArgumentError, ModelError, NumericalError: as `smc_standard`.
+    """
+    check_model(model)
+    n = check_count("n_particles", n_particles)
+    n_beam = check_count("n_beam", n_beam)
+    run = Run(model, n, seed, max_steps, visualization_dir, json_file, progress, on_step)
+
+    with run:
+        particles = await run.start()
+        while run.goes_on(particles):
+            # Every unfinished particle's weight is shared out among its continuations.
+            n_copies = [1 if particle.done_stepping() else n_beam for particle in particles]
+            parents = np.repeat(np.arange(n), n_copies)
+            candidates = run.offspring(particles, parents)
+            for candidate, parent in zip(candidates, parents, strict=True):
+                candidate.weight -= math.log(n_copies[parent])
+            await run.step(candidates)
+
+            log_weights = np.array([candidate.weight for candidate in candidates])
+            total = logsumexp(log_weights)
+            if total == -math.inf:
+                kept, new_weights = np.arange(0), np.zeros(0)
+            else:
+                kept, new_weights = optimal_resample(
+                    normalize(log_weights), n, run.streams.generator(Purpose.RESAMPLE, run.n_steps)
+                )
+            dead = np.flatnonzero(log_weights == -np.inf)[: n - len(kept)]
+            particles = [candidates[i] for i in (*kept, *dead)]
+            for particle, weight in zip(particles, new_weights, strict=False):
+                particle.weight = total + math.log(weight)
+            run.take_down(particles, parents[[*kept, *dead]], True)
+        return run.result(particles)

@@ -1,0 +1,172 @@
+"""Joining of requests: whoever asks at the same time is answered by one batch.
+
+No clock is involved. A batch goes when the event loop has come round a few times without a new
+request, which is when everything that can run has run up to its own request, or when it is full.
+While a batch is computed, on the worker's thread, requests gather for the next.
+
+How a request ends: with its row; with the error of its own sequence, or of its batch, unchanged in
+type; or, if its task is cancelled, by leaving the batch. A batch nobody waits for is not computed.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future as WorkerFuture
+from concurrent.futures import ThreadPoolExecutor
+
+from ..errors import QueriesResetError
+from ..logits import LogitsRow
+from .prefix import Prefix
+
+Answer = LogitsRow | Exception
+Evaluate = Callable[[Sequence[Prefix]], Sequence[Answer]]
+
+# How often the loop must come round without a new request. One round would do for particles that
+# ask straight away; the others are for those that first yield, gather, or start tasks of their own.
+_QUIET_ROUNDS = 4
+
+
+class Batcher:
+    """Collects requests from any number of event loops and has them evaluated on one worker thread."""
+
+    def __init__(self, evaluate: Evaluate, batch_limit: Callable[[], int]) -> None:
+        """Args: `batch_limit()` is how many requests make a full batch."""
+        self._evaluate = evaluate
+        self._batch_limit = batch_limit
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hfppl-forward")
+        self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+
+    async def request(self, prefix: Prefix) -> LogitsRow:
+        """The row of one sequence, computed together with what else is being asked for."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            queue = self._queues.get(loop)
+            if queue is None:
+                queue = self._queues[loop] = _Queue(self, loop)
+        return await queue.request(prefix)
+
+    def evaluate_now(self, prefixes: Sequence[Prefix]) -> Sequence[Answer]:
+        """Blocks for one batch of its own."""
+        return self._worker.submit(self._evaluate, prefixes).result()
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Blocks until `function` has run on the worker's thread, between two batches."""
+        self._worker.submit(function).result()
+
+    def reset(self) -> None:
+        """Fail every request still waiting for a batch, from any thread."""
+        with self._lock:
+            queues = list(self._queues.items())
+        for loop, queue in queues:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(queue.reset)
+
+
+class _Queue:
+    """The requests of one event loop. Touched by that loop's thread only."""
+
+    def __init__(self, batcher: Batcher, loop: asyncio.AbstractEventLoop) -> None:
+        self._evaluate = batcher._evaluate
+        self._worker = batcher._worker
+        self._batch_limit = batcher._batch_limit
+        self._loop = weakref.ref(loop)
+        self._waiting: dict[Prefix, list[asyncio.Future[LogitsRow]]] = {}
+        self._in_flight = False
+        self._watching = False
+        self._arrivals = 0
+
+    async def request(self, prefix: Prefix) -> LogitsRow:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[LogitsRow] = loop.create_future()
+        self._waiting.setdefault(prefix, []).append(future)
+        self._arrivals += 1
+        if not self._in_flight:
+            if len(self._waiting) >= self._batch_limit():
+                self._send(loop)
+            else:
+                self._watch(loop)
+        try:
+            return await future
+        finally:
+            if future.cancelled():
+                self._withdraw(prefix, future)
+
+    def _withdraw(self, prefix: Prefix, future: "asyncio.Future[LogitsRow]") -> None:
+        futures = self._waiting.get(prefix, [])
+        if future in futures:
+            futures.remove(future)
+            if not futures:
+                del self._waiting[prefix]
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._watching:
+            self._watching = True
+            loop.call_soon(self._send_when_quiet, loop, self._arrivals, 0)
+
+    def _send_when_quiet(self, loop: asyncio.AbstractEventLoop, arrivals: int, quiet_rounds: int) -> None:
+        if self._in_flight or not self._waiting:
+            self._watching = False
+            return
+        quiet_rounds = quiet_rounds + 1 if arrivals == self._arrivals else 0
+        if quiet_rounds < _QUIET_ROUNDS:
+            loop.call_soon(self._send_when_quiet, loop, self._arrivals, quiet_rounds)
+            return
+        self._watching = False
+        self._send(loop)
+
+    def _send(self, loop: asyncio.AbstractEventLoop) -> None:
+        limit = self._batch_limit()
+        batch = dict(list(self._waiting.items())[:limit])
+        for prefix in batch:
+            del self._waiting[prefix]
+        self._in_flight = True
+        job = self._worker.submit(self._evaluate, list(batch))
+        job.add_done_callback(lambda done: self._report(done, batch))
+
+    def _report(
+        self,
+        done: "WorkerFuture[Sequence[Answer]]",
+        batch: "dict[Prefix, list[asyncio.Future[LogitsRow]]]",
+    ) -> None:
+        """On the worker's thread: hand the answers to the loop, if there still is one."""
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            return
+        try:
+            loop.call_soon_threadsafe(self._settle, loop, done, batch)
+        except RuntimeError:  # closed between the two lines: nobody waits any more
+            if not loop.is_closed():
+                raise
+
+    def _settle(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        done: "WorkerFuture[Sequence[Answer]]",
+        batch: "dict[Prefix, list[asyncio.Future[LogitsRow]]]",
+    ) -> None:
+        self._in_flight = False
+        error = done.exception()
+        answers: Sequence[Answer | BaseException] = [error] * len(batch) if error else done.result()
+        for futures, answer in zip(batch.values(), answers, strict=True):
+            for future in futures:
+                if future.done():
+                    continue
+                if isinstance(answer, BaseException):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+        if self._waiting:
+            self._watch(loop)
+
+    def reset(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for futures in waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(
+                        QueriesResetError("the request was dropped by reset_async_queries(); ask again")
+                    )

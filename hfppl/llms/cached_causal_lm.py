@@ -1,0 +1,411 @@
+"""The language model as users see it: one vocabulary, one backend, shared by all particles."""
+
+import operator
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ArgumentError, HfpplError, NumericalError
+from ..logits import LogitsRow
+from ..random import current_turn
+from ..tokens import Token, TokenMask, Vocabulary
+from ..tokens.masks import Masks
+from . import loading
+from .backend import Backend
+from .batching import Answer, Batcher
+from .dead import placeholder_row
+from .prefix import Prefix
+from .prompt import check_length, prompt_ids, token_ids
+from .row_cache import RowCache
+
+# A batch's rows are held until its particles have drawn; this many bytes of them at a time.
+_BATCH_ROW_BYTES = 2**28
+
+
+@dataclass(frozen=True, slots=True)
+class LMStats:
+    """What a language model has done since it was made, and holds now.
+
+    Attributes:
+        requests: rows asked for; `row_hits` of them were answered from memory.
+        forward_passes: calls of the model.
+        tokens_evaluated: token positions computed; `tokens_reused` were not, being held already.
+        row_bytes: bytes of logits rows held; `kv_bytes`, of keys and values.
+        batch_sizes: how many batches there were of each size.
+    """
+
+    requests: int
+    row_hits: int
+    forward_passes: int
+    tokens_evaluated: int
+    tokens_reused: int
+    row_bytes: int
+    kv_bytes: int
+    batch_sizes: dict[int, int]
+
+
+class CachedCausalLM:
+    """A causal language model that answers many particles at once and computes nothing twice.
+
+    Make one with `from_pretrained`, `from_model` or `from_function`. It is shared, never copied:
+    deep-copying it returns it. Any number of runs, event loops and threads may use it together.
+
+    Attributes:
+        tokenizer: the tokenizer it came with.
+        vocabulary: bytes of every token, and which ids exist. V is its size everywhere.
+        masks: the ready-made sets of tokens.
+        backend: what evaluates it.
+    """
+
+    def __init__(self, hf_model: Any, hf_tokenizer: Any, batch_size: int | None = None) -> None:
+        """The historical constructor; `from_model` says the same and takes more options."""
+        backend = loading.hf_backend(hf_model)
+        vocabulary, eos = loading.read_tokenizer(hf_tokenizer, backend, hf_model)
+        self._set_up(backend, hf_tokenizer, vocabulary, eos, batch_size, None)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_id: str | os.PathLike[str] | None = None,
+        backend: str | None = None,
+        *,
+        auth_token: str | None = None,
+        load_in_8bit: bool = False,
+        batch_size: int | None = None,
+        row_cache_bytes: int | None = None,
+        kv_cache_bytes: int | None = None,
+        fast_linear: bool | None = None,
+        **options: Any,
+    ) -> "CachedCausalLM":
+        """Load a language model and its tokenizer.
+
+        Args:
+            model_id: a hub id, a local folder, or None for the default model, SmolLM2-135M-Instruct.
+            backend: "hf" (transformers, the default) or "mock" (the tokenizer alone, with free
+                pseudo-random logits).
+            auth_token: for gated models.
+            load_in_8bit: quantise with bitsandbytes.
+            batch_size: the most sequences to evaluate together; by default all that wait.
+            row_cache_bytes: limit for the logits kept; by default a sixteenth of the memory, 2 GiB at most.
+            kv_cache_bytes: limit for the keys and values kept.
+            fast_linear: False keeps PyTorch's own matrix products on a CPU (see the performance notes).
+            options: `dtype`, `device`, `device_map`, `trust_remote_code` (off unless asked for), and
+                whatever else transformers' `from_pretrained` takes.
+
+        Raises:
+            ModelUnavailableError: if it can't be had; the message says what to do.
+        """
+        if backend not in (None, *loading.BACKENDS):
+            raise ArgumentError(f"no backend {backend!r}; choose one of {', '.join(loading.BACKENDS)}")
+        if auth_token is not None:
+            options["token"] = auth_token
+        if load_in_8bit:
+            options["load_in_8bit"] = True
+        kv_options = {"kv_cache_bytes": kv_cache_bytes, "fast_linear": fast_linear}
+        made, tokenizer, model = loading.load(model_id, backend or "hf", kv_options, options)
+        vocabulary, eos = loading.read_tokenizer(tokenizer, made, model)
+        return cls._make(made, tokenizer, vocabulary, eos, batch_size, row_cache_bytes)
+
+    @classmethod
+    def from_model(
+        cls,
+        hf_model: Any,
+        hf_tokenizer: Any,
+        *,
+        batch_size: int | None = None,
+        row_cache_bytes: int | None = None,
+        kv_cache_bytes: int | None = None,
+        fast_linear: bool | None = None,
+    ) -> "CachedCausalLM":
+        """Wrap a transformers model that is already loaded, wherever its weights lie."""
+        backend = loading.hf_backend(hf_model, kv_cache_bytes=kv_cache_bytes, fast_linear=fast_linear)
+        vocabulary, eos = loading.read_tokenizer(hf_tokenizer, backend, hf_model)
+        return cls._make(backend, hf_tokenizer, vocabulary, eos, batch_size, row_cache_bytes)
+
+    @classmethod
+    def from_function(
+        cls,
+        vocab: Sequence[str | bytes],
+        next_logits: Callable[[list[int]], ArrayLike],
+        eos_token_ids: Iterable[int] = (),
+        *,
+        batch_size: int | None = None,
+        row_cache_bytes: int | None = None,
+    ) -> "CachedCausalLM":
+        """A language model given by a Python function, for tests and teaching; all in float64.
+
+        Args:
+            vocab: V tokens; a text prompt is split into the longest that match.
+            next_logits: from the ids so far (none for an empty prompt) to V logits, -inf for impossible.
+            eos_token_ids: the ids that end a text; they match no part of a prompt.
+        """
+        backend, tokenizer, vocabulary = loading.from_function(vocab, next_logits, eos_token_ids)
+        return cls._make(
+            backend, tokenizer, vocabulary, tokenizer.all_special_ids, batch_size, row_cache_bytes
+        )
+
+    @classmethod
+    def _make(cls, *parts: Any) -> "CachedCausalLM":
+        lm = cls.__new__(cls)
+        lm._set_up(*parts)
+        return lm
+
+    def _set_up(
+        self,
+        backend: Backend,
+        tokenizer: Any,
+        vocabulary: Vocabulary,
+        eos_token_ids: Iterable[int],
+        batch_size: int | None,
+        row_cache_bytes: int | None,
+    ) -> None:
+        self.backend = backend
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        self.eos_token_ids = frozenset(eos_token_ids)
+        self.batch_size = batch_size
+        self.masks = Masks(vocabulary, lambda: self._eos_token_ids)
+        self._root = Prefix.root()
+        self._rows = RowCache(_default_row_bytes() if row_cache_bytes is None else row_cache_bytes)
+        self._batcher = Batcher(self._evaluate, self._batch_limit)
+        self._requests = 0
+        self._batch_sizes: dict[int, int] = {}
+
+    # --- what it is
+
+    @property
+    def model(self) -> Any:
+        """What computes the logits: the transformers module, or the function."""
+        return self.backend.model
+
+    @property
+    def str_vocab(self) -> list[str]:
+        """V texts, one for each id."""
+        return self.vocabulary.str_vocab
+
+    @property
+    def vocab(self) -> list[str]:
+        """The historical name of `str_vocab`."""
+        return self.vocabulary.str_vocab
+
+    @property
+    def byte_vocab(self) -> list[bytes]:
+        """V byte strings, one for each id."""
+        return self.vocabulary.byte_vocab
+
+    @property
+    def vocab_size(self) -> int:
+        """V: the tokenizer's highest id plus one, the length of every row and mask."""
+        return self.vocabulary.size
+
+    @property
+    def max_context(self) -> int | None:
+        """The longest sequence it can read, in tokens; None if there is no limit."""
+        return self.backend.max_context
+
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        return self.backend.device
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """The ids that end a text. May be set."""
+        return self._eos_token_ids
+
+    @eos_token_ids.setter
+    def eos_token_ids(self, ids: Iterable[int]) -> None:
+        self._eos_token_ids = frozenset(self.vocabulary.check_id(operator.index(i)) for i in ids)
+
+    @property
+    def batch_size(self) -> int | None:
+        """The most sequences evaluated together; None for all that wait. May be set."""
+        return self._batch_size
+
+    @batch_size.setter
+    def batch_size(self, size: int | None) -> None:
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+            raise ArgumentError(f"batch_size must be a positive int or None, got {size!r}")
+        self._batch_size = size
+
+    def token_mask(self, ids: Iterable[int | Token]) -> TokenMask:
+        """A set of token ids as a mask, to be made once and shared.
+
+        Raises:
+            VocabularyError: if an id is not in 0 ... V-1.
+        """
+        return TokenMask.from_ids(self.vocabulary, ids)
+
+    # --- questions
+
+    async def next_token_logprobs(self, token_ids: Iterable[int | Token]) -> NDArray[np.floating]:
+        """Log-probabilities of the next token, (V,) nats, -inf where an id has no token.
+
+        Concurrent calls are answered in one batch.
+
+        Args:
+            token_ids: ids or tokens, not text.
+        """
+        return _logprobs(await self.row(self.prefix(token_ids)))
+
+    def next_token_logprobs_unbatched(self, token_ids: Iterable[int | Token]) -> NDArray[np.floating]:
+        """`next_token_logprobs`, blocking."""
+        return _logprobs(self.row_now(self.prefix(token_ids)))
+
+    async def next_token_logits(self, prompt: Any) -> NDArray[np.floating]:
+        """Raw logits of the next token, (V,), -inf where an id has no token. Nothing is sampled.
+
+        Args:
+            prompt: a text, token ids, or chat messages.
+        """
+        return (await self.row(self._root.descend(prompt_ids(self, prompt)))).logits.copy()
+
+    def next_token_logits_unbatched(self, prompt: Any) -> NDArray[np.floating]:
+        """`next_token_logits`, blocking."""
+        return self.row_now(self._root.descend(prompt_ids(self, prompt))).logits.copy()
+
+    def prefix(self, token_ids_: Iterable[int | Token]) -> Prefix:
+        """The shared node of a sequence of ids.
+
+        Raises:
+            ArgumentError: for no ids at all, where the model needs one to begin with.
+            VocabularyError: for ids that do not exist.
+        """
+        ids = token_ids(self, token_ids_)
+        if not ids and not self.backend.accepts_empty:
+            raise ArgumentError("no token ids: this language model needs at least one to begin with")
+        return self._root.descend(ids)
+
+    async def row(self, prefix: Prefix) -> LogitsRow:
+        """The logits of what follows a sequence: from memory, or with the next batch.
+
+        Raises:
+            ContextLengthError: if the sequence is longer than the model can read.
+            NumericalError: if the model answers with a NaN or +inf.
+        """
+        self._requests += 1
+        row = self._known_row(prefix)
+        return await self._batcher.request(prefix) if row is None else row
+
+    def row_now(self, prefix: Prefix) -> LogitsRow:
+        """`row`, blocking."""
+        self._requests += 1
+        row = self._known_row(prefix)
+        if row is not None:
+            return row
+        answer = self._batcher.evaluate_now([prefix])[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _known_row(self, prefix: Prefix) -> LogitsRow | None:
+        turn = current_turn()
+        if turn is not None and turn.dead:
+            return placeholder_row(self.vocabulary, self._eos_token_ids)
+        row = self._rows.get(prefix)
+        if row is None:
+            check_length(self, len(prefix))
+        return row
+
+    # --- memory
+
+    def cache_kv(self, token_ids: Iterable[int | Token]) -> None:
+        """Evaluate a prompt now, and keep what makes its continuations cheap until the cache is cleared."""
+        prefix = self.prefix(token_ids)
+        check_length(self, len(prefix))
+        self._batcher.run(lambda: self.backend.keep(prefix))
+
+    def clear_cache(self) -> None:
+        """Forget all logits, keys and values: after a change of the weights, for instance."""
+        self._batcher.run(self._forget)
+
+    def clear_kv_cache(self) -> None:
+        """Forget the keys and values only."""
+        self._batcher.run(self.backend.clear)
+
+    def reset_async_queries(self) -> None:
+        """Fail whatever is waiting for a batch with a QueriesResetError."""
+        self._batcher.reset()
+
+    def stats(self) -> LMStats:
+        """Counts of what was asked, computed and reused, and bytes held."""
+        counters = self.backend.counters()
+        return LMStats(
+            requests=self._requests,
+            row_hits=self._rows.hits,
+            forward_passes=counters["forward_passes"],
+            tokens_evaluated=counters["tokens_evaluated"],
+            tokens_reused=counters["tokens_reused"],
+            row_bytes=self._rows.nbytes,
+            kv_bytes=counters["kv_bytes"],
+            batch_sizes=dict(sorted(self._batch_sizes.items())),
+        )
+
+    # --- on the worker's thread
+
+    def _forget(self) -> None:
+        self._rows.clear()
+        self.backend.clear()
+
+    def _batch_limit(self) -> int:
+        by_memory = max(16, _BATCH_ROW_BYTES // (4 * self.vocabulary.size))
+        return by_memory if self._batch_size is None else min(self._batch_size, by_memory)
+
+    def _evaluate(self, prefixes: Sequence[Prefix]) -> list[Answer]:
+        answers: dict[Prefix, Answer] = {}
+        for prefix in prefixes:  # another event loop may have had it computed meanwhile
+            row = self._rows.get(prefix)
+            if row is not None:
+                answers[prefix] = row
+        missing = [prefix for prefix in prefixes if prefix not in answers]
+        if missing:
+            self._batch_sizes[len(missing)] = self._batch_sizes.get(len(missing), 0) + 1
+            for prefix, logits in zip(missing, self.backend.evaluate(missing), strict=True):
+                answers[prefix] = self._keep_row(prefix, logits)
+        return [answers[prefix] for prefix in prefixes]
+
+    def _keep_row(self, prefix: Prefix, logits: NDArray[np.floating]) -> Answer:
+        """A row of V logits of its own memory, remembered; or the error that it holds a NaN."""
+        vocabulary = self.vocabulary
+        fitted = np.full(vocabulary.size, -np.inf, dtype=logits.dtype)
+        n = min(vocabulary.size, len(logits))
+        fitted[:n] = logits[:n]
+        if not vocabulary.all_exist:
+            fitted[~vocabulary.exists] = -np.inf
+        try:
+            row = LogitsRow(fitted)
+        except NumericalError as error:
+            ids = prefix.token_ids()
+            shown = f"{'... ' if len(ids) > 8 else ''}{ids[-8:]}"
+            return NumericalError(f"the language model, asked what follows the tokens {shown}: {error}")
+        self._rows.put(prefix, row)
+        return row
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CachedCausalLM":
+        return self
+
+    def __copy__(self) -> "CachedCausalLM":
+        return self
+
+    def __reduce__(self) -> Any:
+        raise HfpplError("a language model is not pickled: make it anew where it is needed")
+
+    def __repr__(self) -> str:
+        return f"<CachedCausalLM on {self.device}, {self.vocab_size} tokens>"
+
+
+def _logprobs(row: LogitsRow) -> NDArray[np.floating]:
+    return row.logprobs().astype(row.logits.dtype)
+
+
+def _default_row_bytes() -> int:
+    """A sixteenth of the machine's memory, between 64 MiB and 2 GiB."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system: assume 16 GiB
+        memory = 2**34
+    return min(max(memory // 16, 2**26), 2**31)

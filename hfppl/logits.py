@@ -1,0 +1,191 @@
+"""A row of logits, the mass of its subsets, and draws from them.
+
+A next-token distribution has tens of thousands of outcomes, and a particle asks three things of it at
+each step: how likely is this set, draw one of it, how likely was that one. All three come from the
+sums of blocks of 512 exponentials: the mass is the sum of the sums, and a draw searches the sums, then
+one block. So a masked draw reads the row once or twice, and never sorts or accumulates all of it.
+
+Exponentials are taken in the row's own precision (float32 from a transformer) and summed in float64.
+Every probability is divided by the row's own total, so that all of a row weighs exactly 1.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import NoMassError, NumericalError
+
+_BLOCK = 512
+# Below this fraction of the row, float32 exponentials begin to lose digits, and then to vanish.
+_FAINT = 1e-25
+
+Mask = NDArray[np.bool_] | None
+
+
+class Mass:
+    """The mass of a subset of a row at one temperature. Immutable.
+
+    Attributes:
+        log_total: log of the sum of exp((logit - peak) / temperature) over the subset, where `peak` is
+            the row's largest logit; -inf for an impossible subset.
+    """
+
+    __slots__ = ("log_total", "shift", "sums")
+
+    def __init__(self, sums: NDArray[np.float64], shift: float, log_scale: float) -> None:
+        self.sums = sums  # (number of blocks,), of exp((logit - shift) / temperature)
+        self.shift = shift
+        total = float(sums.sum())
+        self.log_total = log_scale + math.log(total) if total > 0 else -math.inf
+
+
+class LogitsRow:
+    """Unnormalised log-probabilities of K outcomes: immutable, and shared by all who ask.
+
+    Attributes:
+        logits: (K,) float32 or float64, nats, read-only; -inf for impossible outcomes.
+        peak: the largest.
+    """
+
+    __slots__ = ("__weakref__", "_full", "_weights", "logits", "peak")
+
+    def __init__(self, logits: NDArray[np.floating]) -> None:
+        """Args: `logits` is (K,), kept and made read-only.
+
+        Raises:
+            NumericalError: if a logit is NaN or +inf.
+        """
+        self.peak = float(logits.max())
+        if math.isnan(self.peak) or self.peak == math.inf:
+            bad = np.flatnonzero(np.isnan(logits) | np.isposinf(logits))
+            raise NumericalError(
+                f"{len(bad)} of {len(logits)} {logits.dtype} logits are NaN or +inf, "
+                f"the first at index {bad[0]}"
+            )
+        logits.flags.writeable = False
+        self.logits = logits
+        self._weights: tuple[float, NDArray[np.floating]] | None = None
+        self._full: tuple[float, Mass] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held: the logits, and as much again for their exponentials."""
+        return 2 * self.logits.nbytes
+
+    def mass(self, temperature: float = 1.0, mask: Mask = None) -> Mass:
+        """The mass of the outcomes in `mask`, (K,) bool; of all without one."""
+        if self.peak == -math.inf:
+            return Mass(np.zeros(1), 0.0, 0.0)
+        if mask is None:
+            if self._full is None or self._full[0] != temperature:
+                sums = _block_sums(self._exponentials(temperature))
+                self._full = (temperature, Mass(sums, self.peak, 0.0))
+            return self._full[1]
+        mass = Mass(_block_sums(self._exponentials(temperature) * mask), self.peak, 0.0)
+        if mass.log_total < math.log(_FAINT) and temperature > 0:
+            return self._faint_mass(temperature, mask)
+        return mass
+
+    def log_prob(self, index: int, within: Mass, temperature: float = 1.0) -> float:
+        """Log-probability of one outcome of the subset whose mass is `within`, to which it must belong."""
+        logit = float(self.logits[index])
+        if logit == -math.inf or within.log_total == -math.inf:
+            return -math.inf
+        if temperature == 0:
+            return 0.0 if index == int(self.logits.argmax()) else -math.inf
+        return (logit - self.peak) / temperature - within.log_total
+
+    def draw(self, uniform: float, within: Mass, temperature: float = 1.0, mask: Mask = None) -> int:
+        """The outcome at which the running total of the subset first exceeds `uniform` times its mass.
+
+        Args:
+            uniform: in [0, 1).
+            within: `self.mass(temperature, mask)`.
+
+        Raises:
+            NoMassError: if nothing in the subset is possible.
+        """
+        if within.log_total == -math.inf:
+            raise NoMassError("nothing is possible here: every outcome has probability zero or is masked out")
+        running = within.sums.cumsum()
+        block = _first_above(running, uniform * running[-1])
+        start, stop = block * _BLOCK, (block + 1) * _BLOCK
+        if block == len(running) - 1:
+            stop = len(self.logits)
+        part = self._part(start, stop, within.shift, temperature, mask)
+        before = running[block - 1] if block else 0.0
+        return start + _first_above(part.cumsum(dtype=np.float64), uniform * running[-1] - before)
+
+    def logprobs(self, temperature: float = 1.0, mask: Mask = None) -> NDArray[np.float64]:
+        """(K,) nats, normalised over `mask`, -inf outside it; all -inf if nothing is possible."""
+        result = np.full(len(self.logits), -np.inf)
+        log_total = self.mass(temperature, mask).log_total
+        if log_total == -math.inf:
+            return result
+        if temperature == 0:
+            result[int(self.logits.argmax())] = 0.0
+            return result
+        np.subtract(self.logits, self.peak, out=result, dtype=np.float64)
+        if temperature != 1:
+            result /= temperature
+        result -= log_total
+        if mask is not None:
+            result[~mask] = -np.inf
+        return result
+
+    # --- the passes over the row
+
+    def _exponentials(self, temperature: float) -> NDArray[np.floating]:
+        """exp((logit - peak) / temperature), kept for the temperature last asked for."""
+        if self._weights is None or self._weights[0] != temperature:
+            weights = self._part(0, len(self.logits), self.peak, temperature, None)
+            self._weights = (temperature, weights)
+        return self._weights[1]
+
+    def _part(
+        self, start: int, stop: int, shift: float, temperature: float, mask: Mask
+    ) -> NDArray[np.floating]:
+        part = self.logits[start:stop]
+        if temperature == 0:
+            weights = np.zeros_like(part)
+            best = int(self.logits.argmax())
+            if start <= best < stop:
+                weights[best - start] = 1
+        elif shift == self.peak:
+            weights = part - part.dtype.type(shift)
+            if temperature != 1:
+                weights /= temperature
+            np.exp(weights, out=weights)
+        else:
+            weights = np.exp((part.astype(np.float64) - shift) / temperature)
+        return weights if mask is None else weights * mask[start:stop]
+
+    def _faint_mass(self, temperature: float, mask: NDArray[np.bool_]) -> Mass:
+        """A mass too small for exponentials relative to the peak: relative to the subset's own largest."""
+        allowed = self.logits[mask]
+        shift = float(allowed.max()) if allowed.size else -math.inf
+        if shift == -math.inf:
+            return Mass(np.zeros(1), 0.0, 0.0)
+        if shift == self.peak:
+            return Mass(_block_sums(self._exponentials(temperature) * mask), self.peak, 0.0)
+        weights = np.exp((np.where(mask, self.logits, -np.inf) - shift) / temperature)
+        return Mass(_block_sums(weights), shift, (shift - self.peak) / temperature)
+
+
+def _block_sums(weights: NDArray[np.floating]) -> NDArray[np.float64]:
+    """(K // 512,) float64, the remainder counted with the last block; one block if K < 1024."""
+    n_blocks = len(weights) // _BLOCK
+    if n_blocks < 2:
+        return np.array([weights.sum(dtype=np.float64)])
+    sums: NDArray[np.float64] = weights[: n_blocks * _BLOCK].reshape(-1, _BLOCK).sum(1, dtype=np.float64)
+    sums[-1] += weights[n_blocks * _BLOCK :].sum(dtype=np.float64)
+    return sums
+
+
+def _first_above(running: NDArray[np.float64], target: float) -> int:
+    """The first index whose running total exceeds `target`; if rounding leaves none, the last that grows."""
+    index = int(running.searchsorted(target, side="right"))
+    if index < len(running):
+        return index
+    return int(running.searchsorted(running[-1], side="left"))

@@ -1,0 +1,330 @@
+"""A task as a Python class: what a particle runs, and the calls it makes."""
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Coroutine, Iterable
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from .copying import copy_attribute, slot_names
+from .distributions.distribution import Distribution
+from .errors import ArgumentError, ModelError, NoMassError
+from .numerics import check_log_factor
+from .random import current_turn
+
+__all__ = ["Model", "SubModel", "submodel"]
+
+T = TypeVar("T")
+Awaited = Coroutine[Any, Any, T]
+
+_CALLER: ContextVar["Model"] = ContextVar("hfppl_caller")
+
+
+class Model:
+    """Base class of all models: a subclass calls `super().__init__()` and writes `async step()`.
+
+    Inference runs many copies, the particles. Each `step` samples, observes and conditions, and calls
+    `finish()` in the last one. Whatever `step` needs lives in attributes, and is copied with the
+    particle; language models, contexts, masks and vocabularies are shared or copied in no time.
+
+    Attributes:
+        weight: log-weight of this particle, in nats; -inf once it is impossible.
+        finished: whether it has taken its last step.
+    """
+
+    def __init__(self) -> None:
+        self.weight: float = 0.0
+        self.finished: bool = False
+        self._twist: float = 0.0
+        self._calls: list[tuple[str, Awaited[Any]]] = []
+
+    # --- for subclasses to write
+
+    async def start(self) -> None:
+        """Runs once in each particle before its first step, and never again on a copy."""
+
+    async def step(self) -> None:
+        """One step. Every subclass writes its own."""
+        raise ModelError(f"{type(self).__name__} has no `async def step(self)`: that is where its task goes")
+
+    def immutable_properties(self) -> Iterable[str]:
+        """Names of attributes that copies of a particle share, since nothing changes them."""
+        return ()
+
+    def string_for_serialization(self) -> str:
+        """The text of this particle in records and pictures."""
+        return str(self)
+
+    def __str__(self) -> str:
+        """The text of the first `LMContext` among the attributes, unless a subclass knows better."""
+        from .distributions import LMContext
+
+        for value in self.__dict__.values():
+            if isinstance(value, LMContext):
+                return str(value)
+        return type(self).__name__
+
+    # --- the calls a step makes
+
+    def sample(self, dist: Distribution[T], proposal: Distribution[T] | None = None) -> Awaited[T]:
+        """Draw from `dist`. To be awaited.
+
+        Args:
+            dist: the distribution the model means.
+            proposal: where to draw from instead; the weight is corrected by the ratio of the two
+                probabilities. It must be able to draw whatever `dist` and what follows leave possible.
+
+        Returns:
+            The value drawn.
+        """
+        return self._watched("sample", self._sample(dist, proposal))
+
+    def observe(self, dist: Distribution[T], x: T) -> Awaited[T]:
+        """Condition on `dist` having taken the value `x`; -inf if it cannot. To be awaited.
+
+        Returns:
+            `x`.
+        """
+        return self._watched("observe", self._observe(dist, x))
+
+    def intervene(self, dist: Distribution[T], x: T) -> Awaited[T]:
+        """Force `dist` to take the value `x`, with what that brings about, at no weight. To be awaited.
+
+        Returns:
+            `x`.
+        """
+        return self._watched("intervene", self._intervene(dist, x))
+
+    def call(self, submodel: "SubModel") -> Awaited[Any]:
+        """Run a submodel as part of this model. To be awaited.
+
+        Returns:
+            What the submodel returns.
+        """
+        return self._watched("call", self._call(submodel))
+
+    def condition(self, b: Any) -> None:
+        """Require that `b` is true: otherwise the particle's weight becomes zero, and it is finished."""
+        if not b:
+            self.score(-math.inf)
+            self.finish()
+
+    def score(self, score: Any) -> None:
+        """Multiply the weight by exp(`score`), as part of the target.
+
+        Raises:
+            NumericalError: if `score` is NaN or +inf.
+        """
+        self.weight += self._checked(score, "score")
+        if self.weight == -math.inf:
+            self._die()
+
+    def twist(self, amt: Any) -> None:
+        """Multiply the weight by exp(`amt`) until the next step: a hint of how promising the particle is.
+
+        It steers resampling and cancels in the target. -inf says that nothing can follow: the particle
+        is impossible at once.
+
+        Raises:
+            NumericalError: if `amt` is NaN or +inf.
+        """
+        amount = self._checked(amt, "twist")
+        if amount == -math.inf:
+            self.condition(False)
+            return
+        self._twist += amount
+        self.weight += amount
+
+    def untwist(self) -> None:
+        """Take back all twists."""
+        self.weight -= self._twist
+        self._twist = 0.0
+
+    def finish(self) -> None:
+        """This is the last step. Twists are taken back."""
+        self.untwist()
+        self.finished = True
+
+    def done_stepping(self) -> bool:
+        """Whether the particle has taken its last step."""
+        return self.finished
+
+    def reset(self) -> None:
+        """As new: weight 1, unfinished, without twists."""
+        self.weight = 0.0
+        self.finished = False
+        self._twist = 0.0
+
+    # --- behind the calls
+
+    async def _sample(self, dist: Distribution[T], proposal: Distribution[T] | None) -> T:
+        self._die_if_impossible()
+        try:
+            x, log_q = await (dist if proposal is None else proposal).sample()
+        except NoMassError:
+            if current_turn() is None:
+                raise
+            self.score(-math.inf)
+            x, log_q = await (dist if proposal is None else proposal).sample()
+        if proposal is None:
+            return x
+        log_p = check_log_factor(await dist.log_prob(x), f"the log_prob of {dist!r}")
+        if log_p == -math.inf:
+            self.score(-math.inf)
+        elif not self._dead():
+            self.score(log_p - log_q)
+        return x
+
+    async def _observe(self, dist: Distribution[T], x: T) -> T:
+        self._die_if_impossible()
+        self.score(check_log_factor(await dist.log_prob(x), f"the log_prob of {dist!r}"))
+        return x
+
+    async def _intervene(self, dist: Distribution[T], x: T) -> T:
+        self._die_if_impossible()
+        if not await dist.intervene(x):
+            self.score(-math.inf)
+        return x
+
+    async def _call(self, submodel: "SubModel") -> Any:
+        self._die_if_impossible()
+        if not isinstance(submodel, SubModel):
+            raise ArgumentError(
+                f"call() takes a submodel, such as `sample_word(context)`, not {submodel!r}; "
+                "an ordinary async method is awaited directly"
+            )
+        token = _CALLER.set(self)
+        try:
+            return await submodel.forward()
+        finally:
+            _CALLER.reset(token)
+
+    def _watched(self, name: str, call: Awaited[T]) -> Awaited[T]:
+        """Remember a coroutine until it has begun, so that a forgotten `await` is noticed."""
+        calls = self.__dict__.get("_calls")
+        if calls is None:
+            call.close()
+            raise ModelError(
+                f"{type(self).__name__}.__init__ must call super().__init__() before anything else"
+            )
+        if calls and not _not_begun(calls[-1][1]):
+            calls.pop()
+        calls.append((name, call))
+        return call
+
+    def _forgotten_calls(self) -> list[tuple[str, Awaited[Any]]]:
+        """The calls made so far that nobody has begun to await."""
+        self._calls[:] = [(name, call) for name, call in self._calls if _not_begun(call)]
+        return self._calls
+
+    def _checked(self, value: Any, name: str) -> float:
+        turn = current_turn()
+        where = f" ({turn})" if turn is not None else ""
+        return check_log_factor(value, f"{type(self).__name__}.{name}(){where}")
+
+    def _dead(self) -> bool:
+        return self.weight == -math.inf
+
+    def _die_if_impossible(self) -> None:
+        if self.weight == -math.inf:
+            self._die()
+
+    def _die(self) -> None:
+        """From here on, the language model is not troubled for this particle in this step."""
+        turn = current_turn()
+        if turn is not None:
+            turn.dead = True
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Model":
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        shared = set(self.immutable_properties())
+        for name, value in self.__dict__.items():
+            if name == "_calls":
+                new.__dict__[name] = []
+            else:
+                new.__dict__[name] = value if name in shared else copy_attribute(self, name, value, memo)
+        for name in slot_names(type(self)):
+            if hasattr(self, name):
+                value = getattr(self, name)
+                setattr(new, name, value if name in shared else copy_attribute(self, name, value, memo))
+        return new
+
+    def __copy__(self) -> "Model":
+        return copy.deepcopy(self)
+
+
+class SubModel:
+    """A reusable piece of a model: `await self.call(piece)` runs its `forward`.
+
+    The calls inside it count towards the particle that called it. One object may be shared by all
+    particles, provided that `forward` keeps what it computes in local variables.
+    """
+
+    @property
+    def parent(self) -> Model:
+        """The particle that is running this submodel.
+
+        Raises:
+            ModelError: outside a `call`.
+        """
+        try:
+            return _CALLER.get()
+        except LookupError:
+            raise ModelError("a submodel runs inside a model: `await self.call(submodel)`") from None
+
+    async def forward(self) -> Any:
+        """What the submodel does. Every subclass writes its own."""
+        raise ModelError(f"{type(self).__name__} has no `async def forward(self)`")
+
+    def sample(self, dist: Distribution[T], proposal: Distribution[T] | None = None) -> Awaited[T]:
+        """See `Model.sample`."""
+        return self.parent.sample(dist, proposal)
+
+    def observe(self, dist: Distribution[T], x: T) -> Awaited[T]:
+        """See `Model.observe`."""
+        return self.parent.observe(dist, x)
+
+    def intervene(self, dist: Distribution[T], x: T) -> Awaited[T]:
+        """See `Model.intervene`."""
+        return self.parent.intervene(dist, x)
+
+    def call(self, submodel: "SubModel") -> Awaited[Any]:
+        """See `Model.call`."""
+        return self.parent.call(submodel)
+
+    def condition(self, b: Any) -> None:
+        """See `Model.condition`."""
+        self.parent.condition(b)
+
+    def score(self, score: Any) -> None:
+        """See `Model.score`."""
+        self.parent.score(score)
+
+    def twist(self, amt: Any) -> None:
+        """See `Model.twist`."""
+        self.parent.twist(amt)
+
+
+def submodel(f: Callable[..., Awaited[Any]]) -> Callable[..., SubModel]:
+    """Turn an async function whose first parameter is `self` into a submodel class.
+
+    The function's `self` offers the calls of a model: `sample`, `observe` and the rest. Calling the
+    decorated name with the other arguments makes a submodel to be run with `await self.call(...)`.
+    """
+
+    @functools.wraps(f, updated=())
+    class FunctionSubModel(SubModel):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._args = args
+            self._kwargs = kwargs
+
+        async def forward(self) -> Any:
+            return await f(self, *self._args, **self._kwargs)
+
+    return FunctionSubModel
+
+
+def _not_begun(call: Awaited[Any]) -> bool:
+    return call.cr_frame is not None and not call.cr_running and not call.cr_suspended

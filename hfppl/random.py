@@ -1,0 +1,109 @@
+"""Random streams: one for each (seed, purpose, step, particle slot), so that a seed fixes every draw.
+
+Whatever a particle draws comes from the stream of the slot and the step it runs in. Which particle
+runs first, what shares its batch, or who watches, cannot change it, and copies never replay each
+other's draws.
+"""
+
+import enum
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .errors import ArgumentError
+
+__all__ = ["Purpose", "Streams", "Turn", "current_turn", "rng"]
+
+
+class Purpose(enum.IntEnum):
+    """What a stream is for."""
+
+    START = 0
+    STEP = 1
+    RESAMPLE = 2
+    COPY = 3
+    MOVE = 4
+
+
+class Streams:
+    """All the streams of one run."""
+
+    def __init__(self, seed: int | None) -> None:
+        """Args: `seed`, a non-negative int; None takes exactly one draw from numpy's global generator.
+
+        Raises:
+            ArgumentError: for any other seed.
+        """
+        if seed is None:
+            seed = int(np.random.randint(0, 2**62, dtype=np.int64))
+        elif isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ArgumentError(f"seed must be a non-negative int or None, got {seed!r}")
+        self.seed = int(seed)
+
+    def generator(self, purpose: Purpose, step: int, slot: int = 0, index: int = 0) -> np.random.Generator:
+        """The stream of a purpose, a step and a slot, at its beginning."""
+        key = np.random.SeedSequence(self.seed, spawn_key=(purpose, step, slot, index))
+        return np.random.Generator(np.random.SFC64(key))
+
+
+class Turn:
+    """One particle's turn: a start hook or a step, in its slot.
+
+    Attributes:
+        dead: whether the particle has weight zero, so that nothing it still asks matters.
+        draws_after_death: how often it has drawn from a language model since.
+    """
+
+    __slots__ = ("_generator", "_streams", "dead", "draws_after_death", "purpose", "slot", "step")
+
+    def __init__(self, streams: Streams, purpose: Purpose, step: int, slot: int) -> None:
+        self._streams = streams
+        self._generator: np.random.Generator | None = None
+        self.purpose = purpose
+        self.step = step
+        self.slot = slot
+        self.dead = False
+        self.draws_after_death = 0
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """This turn's stream, made when first asked for."""
+        if self._generator is None:
+            self._generator = self._streams.generator(self.purpose, self.step, self.slot)
+        return self._generator
+
+    def __str__(self) -> str:
+        when = "the start hook" if self.purpose is Purpose.START else f"step {self.step}"
+        return f"particle {self.slot}, {when}"
+
+
+_TURN: ContextVar[Turn | None] = ContextVar("hfppl_turn", default=None)
+
+
+def current_turn() -> Turn | None:
+    """The turn this task runs in; None outside inference."""
+    return _TURN.get()
+
+
+def begin_turn(turn: Turn | None) -> Any:
+    """Make `turn` the current one of this task; returns the token that `end_turn` takes."""
+    return _TURN.set(turn)
+
+
+def end_turn(token: Any) -> None:
+    """Undo `begin_turn`."""
+    _TURN.reset(token)
+
+
+def rng() -> np.random.Generator:
+    """The random generator to draw from, here and now.
+
+    Inside a model's `start` or `step` it is the stream of the particle's slot and step. Distributions
+    and models of your own draw from it, so that a seed fixes them too. Ask for it anew at each draw;
+    do not keep it. Outside inference it draws from numpy's global generator (`np.random.seed`).
+    """
+    turn = _TURN.get()
+    if turn is not None:
+        return turn.generator
+    return np.random.Generator(np.random.get_bit_generator())  # type: ignore[attr-defined]
