@@ -5,6 +5,7 @@ import functools
 import math
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
 from .copying import copy_attribute, slot_names
@@ -245,7 +246,7 @@ class Model:
                 new.__dict__[name] = []
             else:
                 new.__dict__[name] = value if name in shared else copy_attribute(self, name, value, memo)
-        for name in slot_names(type(self)):
+        for name in slot_names(type(self)):  # type: ignore[arg-type]  # classes are hashable
             if hasattr(self, name):
                 value = getattr(self, name)
                 setattr(new, name, value if name in shared else copy_attribute(self, name, value, memo))
@@ -327,4 +328,4 @@ def submodel(f: Callable[..., Awaited[Any]]) -> Callable[..., SubModel]:
 
 
 def _not_begun(call: Awaited[Any]) -> bool:
-    return call.cr_frame is not None and not call.cr_running and not call.cr_suspended
+    return getcoroutinestate(call) == CORO_CREATED

@@ -2,8 +2,8 @@
 
 import html
 import math
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,6 @@ class Particle(Protocol):
     def done_stepping(self) -> bool: ...  # noqa: D102
     def untwist(self) -> None: ...  # noqa: D102
     def string_for_serialization(self) -> str: ...  # noqa: D102
-
-
-K = TypeVar("K", bound=Hashable)
 
 
 class Particles(list[Any]):
@@ -73,7 +70,7 @@ class Particles(list[Any]):
         """How many live particles were stopped by `max_steps` before they had finished."""
         return int(np.count_nonzero(~self._finished & (self.log_weights > -np.inf)))
 
-    def posterior(self, key: Callable[[Any], K] = str) -> dict[K, float]:
+    def posterior(self, key: Callable[[Any], Any] = str) -> dict[Any, float]:
         """Probabilities of what the particles show, the largest first; finished and live ones only.
 
         Args:
@@ -83,7 +80,7 @@ class Particles(list[Any]):
             Values of the key and their probabilities, which sum to one; empty if nothing is left.
         """
         included = np.where(self._finished, self.log_weights, -np.inf)
-        masses: dict[K, float] = {}
+        masses: dict[Any, float] = {}
         for particle, weight in zip(self, normalize(included), strict=True):
             if weight > 0:
                 value = key(particle)

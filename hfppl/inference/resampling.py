@@ -119,7 +119,8 @@ def _invert(weights: NDArray[np.float64], uniforms: NDArray[np.float64]) -> Ance
     running = weights.cumsum()
     found = running.searchsorted(uniforms * running[-1], side="right")
     last = int(running.searchsorted(running[-1], side="left"))
-    return np.minimum(found, last)
+    ancestors: Ancestors = np.minimum(found, last).astype(np.int64)
+    return ancestors
 
 
 def _arguments(

@@ -92,19 +92,19 @@ class TokenMask(Set[int]):
         """The ids in the set, ascending."""
         return np.flatnonzero(self.allowed)
 
-    def __and__(self, other: Any) -> "TokenMask":
+    def __and__(self, other: Any) -> Any:
         return self._combine(np.logical_and, other)
 
-    def __or__(self, other: Any) -> "TokenMask":
+    def __or__(self, other: Any) -> Any:
         return self._combine(np.logical_or, other)
 
-    def __xor__(self, other: Any) -> "TokenMask":
+    def __xor__(self, other: Any) -> Any:
         return self._combine(np.logical_xor, other)
 
-    def __sub__(self, other: Any) -> "TokenMask":
+    def __sub__(self, other: Any) -> Any:
         return self._combine(np.greater, other)
 
-    def __rsub__(self, other: Any) -> "TokenMask":
+    def __rsub__(self, other: Any) -> Any:
         return self._combine(np.less, other)
 
     __rand__ = __and__
@@ -144,8 +144,7 @@ class TokenMask(Set[int]):
     def _coerce(self, ids: "Iterable[int | Token]") -> "TokenMask":
         return TokenMask.from_ids(self.vocabulary, ids)
 
-    def _combine(self, operation: np.ufunc, other: object) -> "TokenMask":
+    def _combine(self, operation: np.ufunc, other: object) -> Any:
         if not isinstance(other, Set):
             return NotImplemented
-        allowed: NDArray[np.bool_] = operation(self.allowed, self._coerce(other).allowed)
-        return TokenMask(self.vocabulary, allowed)
+        return TokenMask(self.vocabulary, operation(self.allowed, self._coerce(other).allowed))
