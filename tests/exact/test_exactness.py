@@ -1,0 +1,164 @@
+"""Every driver, resampling scheme, threshold and population size against answers worked out by hand.
+
+Unbiased at every N are the estimate of Z, and (1/N) sum of w 1[key = k], whose expectation is the
+unnormalised mass of k. Both are compared within five standard errors, over fixed seeds.
+"""
+
+import itertools
+import math
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pytest
+
+import hfppl
+from hfppl import Particles, smc_standard, smc_steer
+from hfppl.inference import RESAMPLING_METHODS
+
+from .reference import REFERENCES, Reference
+
+Driver = Callable[[object, int], Awaitable[Particles]]
+
+
+def standard(method: str, threshold: float, n: int) -> Driver:
+    return lambda model, seed: smc_standard(model, n, threshold, resampling_method=method, seed=seed)
+
+
+def steer(n: int, n_beam: int) -> Driver:
+    return lambda model, seed: smc_steer(model, n, n_beam, seed=seed)
+
+
+STANDARD = [
+    (f"{method}-{threshold}-N{n}", standard(method, threshold, n))
+    for method, threshold, n in itertools.product(sorted(RESAMPLING_METHODS), (0, 0.5, 1.0), (1, 2, 5, 20))
+]
+STEER = [(f"steer-N{n}-M{m}", steer(n, m)) for n, m in itertools.product((1, 2, 5), (1, 2, 3))]
+
+
+async def estimates(reference: Reference, driver: Driver, n_runs: int) -> np.ndarray:
+    """(n_runs, 1 + number of keys): estimates of Z, and of the unnormalised mass of every key."""
+    keys = {key: i + 1 for i, key in enumerate(reference.exact)}
+    rows = np.zeros((n_runs, 1 + len(keys)))
+    model = reference.make()
+    for run in range(n_runs):
+        particles = await driver(model, run)
+        rows[run, 0] = math.exp(particles.log_marginal_likelihood)
+        for particle, log_weight in zip(particles, particles.log_weights, strict=True):
+            if log_weight > -math.inf:
+                rows[run, keys[reference.key(particle)]] += math.exp(log_weight) / len(particles)
+    return rows
+
+
+def z_scores(rows: np.ndarray, reference: Reference) -> np.ndarray:
+    """Distance of each mean from the exact value, in standard errors.
+
+    The masses of rare keys are skewed: their standard error is taken from the exact mass where that
+    is larger, as if each run had drawn the key or not.
+    """
+    exact = np.array([reference.z, *reference.exact.values()])
+    n_runs = len(rows)
+    floor = np.where(exact < reference.z, exact * reference.z, 0) / n_runs
+    error = np.sqrt(np.maximum(rows.var(axis=0, ddof=1) / n_runs, floor))
+    difference = rows.mean(axis=0) - exact
+    # A constant estimate has no error to speak of: it must be right to rounding.
+    return np.where(np.abs(difference) < 1e-12, 0.0, difference / np.maximum(error, 1e-300))
+
+
+def cells(drivers: list[tuple[str, Driver]], per_reference: int) -> list[tuple[str, str, Driver]]:
+    """Each reference model with some of the drivers, so that each driver comes up in turn."""
+    chosen = []
+    order = itertools.cycle(np.random.default_rng(0).permutation(len(drivers)).tolist())
+    for name in REFERENCES:
+        chosen += [(name, *drivers[next(order)]) for _ in range(per_reference)]
+    return chosen
+
+
+CELLS = cells(STANDARD, 4) + cells(STEER, 2)
+ALL_CELLS = [(name, *driver) for name in REFERENCES for driver in STANDARD + STEER]
+
+
+async def check(reference: Reference, driver: Driver, n_runs: int) -> np.ndarray:
+    rows = await estimates(reference, driver, n_runs)
+    scores = z_scores(rows, reference)
+    worst = int(np.argmax(np.abs(scores)))
+    names = ["Z", *reference.exact]
+    assert abs(scores[worst]) < 5, f"{names[worst]} is off by {scores[worst]:.1f} standard errors"
+    return rows
+
+
+def runs_for(label: str) -> int:
+    """More runs for small populations, which vary more and cost less."""
+    return 400 if "N1-" in label + "-" else 250 if "N2" in label else 150 if "N5" in label else 60
+
+
+@pytest.mark.parametrize(("name", "label", "driver"), CELLS, ids=[f"{n}-{lab}" for n, lab, _ in CELLS])
+async def test_estimates_are_unbiased(name: str, label: str, driver: Driver) -> None:
+    await check(REFERENCES[name], driver, runs_for(label))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "label", "driver"), ALL_CELLS, ids=[f"{n}-{lab}" for n, lab, _ in ALL_CELLS]
+)
+async def test_estimates_are_unbiased_on_the_full_grid(name: str, label: str, driver: Driver) -> None:
+    await check(REFERENCES[name], driver, runs_for(label))
+
+
+POOL = ["condition", "masks observed", "proposal", "twist", "submodels", "words", "temperature"]
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [standard("multinomial", 1.0, 40), standard("residual", 0.5, 40), steer(15, 2)],
+    ids=["multinomial", "residual", "steer"],
+)
+async def test_a_five_percent_error_would_be_seen(driver: Driver) -> None:
+    """Pooled over models, the estimate of Z over Z is one, with a standard error below one percent."""
+    ratios = []
+    for name in POOL:
+        rows = await estimates(REFERENCES[name], driver, 50)
+        ratios.append(rows[:, 0] / REFERENCES[name].z)
+    error = math.sqrt(sum(float(r.var(ddof=1)) / len(r) for r in ratios)) / len(ratios)
+    mean = float(np.mean([r.mean() for r in ratios]))
+    assert error < 0.01, "too few runs: a five percent error would not be five standard errors"
+    assert abs(mean - 1) < 5 * error
+
+
+async def test_a_biased_resampler_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: always keeping the heaviest particle twice."""
+
+    def greedy(weights, rng=None, n=None):
+        order = np.argsort(-np.asarray(weights), kind="stable")
+        return np.sort(np.concatenate([order[:1], order[: len(order) - 1]]))
+
+    monkeypatch.setitem(RESAMPLING_METHODS, "stratified", greedy)
+    reference = REFERENCES["submodels"]
+    rows = await estimates(reference, standard("stratified", 1.0, 5), 400)
+    assert np.abs(z_scores(rows, reference)).max() > 5
+
+
+async def test_a_dropped_weight_is_seen() -> None:
+    """Negative control: a model that forgets one of its observations."""
+
+    class Forgetful(REFERENCES["submodels"].make):  # type: ignore[misc]
+        def score(self, score: float) -> None:
+            if self.context.token_count < 3:
+                super().score(score)
+
+    reference = Reference(Forgetful, REFERENCES["submodels"].exact)
+    rows = await estimates(reference, standard("stratified", 0.5, 5), 150)
+    assert np.abs(z_scores(rows, reference)).max() > 5
+
+
+@pytest.mark.parametrize("driver", [standard("systematic", 0.5, 2000), steer(700, 2)], ids=["smc", "steer"])
+async def test_the_posterior_of_many_particles_is_the_exact_one(driver: Driver) -> None:
+    reference = REFERENCES["temperature"]
+    particles = await driver(reference.make(), 5)
+    posterior = particles.posterior(reference.key)
+    exact = {key: mass / reference.z for key, mass in reference.exact.items()}
+    distance = 0.5 * sum(abs(posterior.get(key, 0) - p) for key, p in exact.items())
+    assert set(posterior) <= set(exact)
+    assert distance < 0.06
+    assert hfppl.logsumexp(particles.log_weights) - math.log(len(particles)) == pytest.approx(
+        math.log(reference.z), abs=0.1
+    )

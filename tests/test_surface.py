@@ -1,0 +1,59 @@
+"""The public names, and the import paths that scripts of this family use."""
+
+import importlib
+import types
+
+import pytest
+
+import hfppl
+
+
+def test_all_is_what_is_there() -> None:
+    offered = {
+        name
+        for name, value in vars(hfppl).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert offered == set(hfppl.__all__)
+    assert hfppl.__all__ == sorted(hfppl.__all__)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("hfppl.modeling", ["Model", "SubModel", "submodel"]),
+        ("hfppl.llms", ["CachedCausalLM", "Masks", "Token", "TokenSequence"]),
+        ("hfppl.util", ["log_softmax", "logsumexp", "softmax"]),
+        ("hfppl.chunks", ["sample_word", "sample_word_2"]),
+        ("hfppl.distributions", ["Bernoulli", "Geometric", "LogCategorical", "StatefulLM", "Transformer"]),
+        ("hfppl.distributions.lmcontext", ["LMContext", "LMNextToken", "LMTokenMask"]),
+        ("hfppl.distributions.distribution", ["Distribution"]),
+        ("hfppl.inference", ["smc_standard", "smc_steer"]),
+        ("hfppl.inference.smc_standard", ["smc_standard"]),
+        ("hfppl.inference.smc_steer", ["smc_steer"]),
+        ("hfppl.inference.smc_record", ["SMCRecord"]),
+        ("hfppl.inference.resampling", ["RESAMPLING_METHODS", "get_resampling_fn", "systematic_resample"]),
+    ],
+)
+def test_historical_paths(module: str, names: list[str]) -> None:
+    found = importlib.import_module(module)
+    assert [name for name in names if not hasattr(found, name)] == []
+
+
+def test_functions_are_not_hidden_by_modules_of_their_name() -> None:
+    importlib.import_module("hfppl.inference.smc_standard")
+    importlib.import_module("hfppl.inference.smc_steer")
+    from hfppl.inference import smc_standard, smc_steer
+
+    assert callable(smc_standard)
+    assert callable(smc_steer)
+    assert hfppl.smc_standard is smc_standard
+
+
+def test_every_public_name_is_documented() -> None:
+    missing = [name for name in hfppl.__all__ if not (getattr(hfppl, name).__doc__ or "").strip()]
+    assert missing == []
+
+
+def test_the_old_name_of_a_context() -> None:
+    assert hfppl.StatefulLM is hfppl.LMContext
