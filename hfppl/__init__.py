@@ -18,7 +18,14 @@ from .distributions import (
     Transformer,
 )
 from .errors import HfpplError
-from .inference import Particles, SMCRecord, smc_standard, smc_steer
+from .inference import (
+    Particles,
+    SMCRecord,
+    enumerate_exact,
+    importance_sampling,
+    smc_standard,
+    smc_steer,
+)
 from .llms import CachedCausalLM, Masks, Token, TokenMask, TokenSequence
 from .modeling import Model, SubModel, submodel
 from .numerics import log_softmax, logsumexp, softmax
@@ -47,6 +54,8 @@ __all__ = [
     "TokenMask",
     "TokenSequence",
     "Transformer",
+    "enumerate_exact",
+    "importance_sampling",
     "log_softmax",
     "logsumexp",
     "rng",

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
 from inspect import CORO_CREATED, getcoroutinestate
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from .copying import copy_attribute, slot_names
 from .distributions.distribution import Distribution
 from .errors import ArgumentError, ModelError, NoMassError
+from .llms.dead import DeadParticleStoppedError
 from .numerics import check_log_factor
 from .random import current_turn
 
@@ -20,6 +21,9 @@ T = TypeVar("T")
 Awaited = Coroutine[Any, Any, T]
 
 _CALLER: ContextVar["Model"] = ContextVar("hfppl_caller")
+
+# A dead particle that goes on and on is stopped after so many calls.
+_MAX_CALLS_AFTER_DEATH = 1000
 
 
 class Model:
@@ -39,6 +43,7 @@ class Model:
         self.finished: bool = False
         self._twist: float = 0.0
         self._calls: list[tuple[str, Awaited[Any]]] = []
+        self._calls_after_death: int = 0
 
     # --- for subclasses to write
 
@@ -156,18 +161,26 @@ class Model:
         self.weight = 0.0
         self.finished = False
         self._twist = 0.0
+        self._calls_after_death = 0
 
     # --- behind the calls
 
     async def _sample(self, dist: Distribution[T], proposal: Distribution[T] | None) -> T:
         self._die_if_impossible()
+        turn = current_turn()
+        if turn is not None and turn.choices is not None and not turn.dead:
+            return cast(T, await turn.choices.sample(self, dist, proposal))
+        source = dist if proposal is None else proposal
         try:
-            x, log_q = await (dist if proposal is None else proposal).sample()
+            x, log_q = await source.sample()
         except NoMassError:
             if current_turn() is None:
                 raise
             self.score(-math.inf)
-            x, log_q = await (dist if proposal is None else proposal).sample()
+            try:
+                x, log_q = await source.sample()  # a language model has an answer for the dead
+            except NoMassError:
+                raise DeadParticleStoppedError from None  # there is no value to go on with
         if proposal is None:
             return x
         log_p = check_log_factor(await dist.log_prob(x), f"the log_prob of {dist!r}")
@@ -230,6 +243,9 @@ class Model:
     def _die_if_impossible(self) -> None:
         if self.weight == -math.inf:
             self._die()
+            self._calls_after_death += 1
+            if self._calls_after_death > _MAX_CALLS_AFTER_DEATH and current_turn() is not None:
+                raise DeadParticleStoppedError
 
     def _die(self) -> None:
         """From here on, the language model is not troubled for this particle in this step."""

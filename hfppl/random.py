@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError
+from .errors import ArgumentError, ModelError
 
 __all__ = ["Purpose", "Streams", "Turn", "current_turn", "rng"]
 
@@ -53,11 +53,13 @@ class Turn:
     Attributes:
         dead: whether the particle has weight zero, so that nothing it still asks matters.
         draws_after_death: how often it has drawn from a language model since.
+        choices: what takes the place of draws when a model is enumerated; None when it is sampled.
     """
 
-    __slots__ = ("_generator", "_streams", "dead", "draws_after_death", "purpose", "slot", "step")
+    __slots__ = ("_generator", "_streams", "choices", "dead", "draws_after_death", "purpose", "slot", "step")
 
-    def __init__(self, streams: Streams, purpose: Purpose, step: int, slot: int) -> None:
+    def __init__(self, streams: Streams, purpose: Purpose, step: int, slot: int, choices: Any = None) -> None:
+        self.choices = choices
         self._streams = streams
         self._generator: np.random.Generator | None = None
         self.purpose = purpose
@@ -69,6 +71,11 @@ class Turn:
     @property
     def generator(self) -> np.random.Generator:
         """This turn's stream, made when first asked for."""
+        if self.choices is not None and not self.dead:
+            raise ModelError(
+                "hfppl.rng() was used while the model is enumerated, which has to know every choice: "
+                "draw with `await self.sample(...)` from a distribution that has a support()"
+            )
         if self._generator is None:
             self._generator = self._streams.generator(self.purpose, self.step, self.slot)
         return self._generator

@@ -12,7 +12,7 @@ class Distribution(Generic[T]):
 
     Draw random numbers from `hfppl.rng()`, asked for anew at each draw, so that a run's seed fixes
     them. A subclass that is only ever sampled, or only ever observed, may leave the other method out.
-    One that can list its values offers `support()`, which returns them.
+    One that can list its values offers `support()`, which returns them, so that it can be enumerated.
     """
 
     async def sample(self) -> tuple[T, float]:
@@ -22,6 +22,19 @@ class Distribution(Generic[T]):
     async def log_prob(self, x: T) -> float:
         """Log-probability of a value, in nats; -inf if it is impossible."""
         raise ModelError(f"{type(self).__name__} has no `async def log_prob(self, x)`")
+
+    async def outcomes(self) -> list[tuple[T, float]]:
+        """Every value and its log-probability, for enumeration. Asks, and does not act.
+
+        Raises:
+            ModelError: if the values cannot be listed.
+        """
+        if not hasattr(self, "support"):
+            raise ModelError(
+                f"the values of {self!r} cannot be listed, so sample(...) from it cannot be enumerated; "
+                "give the distribution a support()"
+            )
+        return [(x, await self.log_prob(x)) for x in self.support()]
 
     async def intervene(self, x: T) -> bool:
         """Do what drawing `x` would do besides; False if that cannot be done."""

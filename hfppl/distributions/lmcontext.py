@@ -14,7 +14,7 @@ from ..logits import LogitsRow, Mass
 from ..random import current_turn, rng
 from ..tokens import Token, TokenMask, TokenSequence, decode
 from .distribution import Distribution
-from .values import check_temperature, token_id_of
+from .values import check_temperature, token_id_of, token_outcomes
 
 if TYPE_CHECKING:
     from ..llms import CachedCausalLM
@@ -196,7 +196,8 @@ class LMContext:
 
     async def _row(self) -> LogitsRow:
         state = self._state
-        if state.row is not None:
+        turn = current_turn()
+        if state.row is not None and (turn is None or not turn.dead):
             return state.row
         return self._remember(state, await self.lm.row(state.prefix))
 
@@ -211,11 +212,11 @@ class LMContext:
         state = self._state
         if state.mass is not None and state.row is row:
             return state.mass
-        return row.mass(self._temp, None if state.mask is None else state.mask.allowed)
+        return row.mass(self._temp, None if state.mask is None else state.mask.factors)
 
     def _logprobs(self, row: LogitsRow) -> NDArray[np.float64]:
         mask = self._state.mask
-        return row.logprobs(self._temp, None if mask is None else mask.allowed)
+        return row.logprobs(self._temp, None if mask is None else mask.factors)
 
     def _append(self, token_id: int) -> None:
         state = self._state
@@ -253,8 +254,8 @@ class LMNextToken(Distribution[Token]):
         turn = current_turn()
         if turn is not None and turn.dead and mass.log_total == -math.inf:
             mask, mass = None, row.mass(context._temp)
-        allowed = None if mask is None else mask.allowed
-        token_id = row.draw(rng().random(), mass, context._temp, allowed)
+        factors = None if mask is None else mask.factors
+        token_id = row.draw(rng().random(), mass, context._temp, factors)
         log_prob = row.log_prob(token_id, mass, context._temp)
         context._append(token_id)
         return Token(context.lm, token_id), log_prob
@@ -275,6 +276,10 @@ class LMNextToken(Distribution[Token]):
         if log_prob > -math.inf:
             context._append(token_id)
         return log_prob
+
+    async def outcomes(self) -> list[tuple[Token, float]]:
+        """Every token that is possible, and its log-probability. Leaves the context as it is."""
+        return token_outcomes(self._context.lm, await self._context.logprobs())
 
     async def intervene(self, x: Any) -> bool:
         """Add a token to the context, whatever its probability. Asks the language model nothing."""
@@ -324,9 +329,10 @@ class LMTokenMask(Distribution[bool]):
         """Narrow the context's mask; False if that leaves no token."""
         return await self.log_prob(x) > -math.inf
 
-    def support(self) -> list[bool]:
-        """Both answers."""
-        return [False, True]
+    async def outcomes(self) -> list[tuple[bool, float]]:
+        """Both answers and their log-probabilities. Leaves the context as it is."""
+        row = await self._context._row()
+        return [(answer, self._outcome(row, answer)[2]) for answer in (True, False)]
 
     def _outcome(self, row: LogitsRow, inside: bool) -> tuple[TokenMask, Mass, float]:
         """The context's mask after an answer, its mass, and the answer's log-probability."""
@@ -336,7 +342,7 @@ class LMTokenMask(Distribution[bool]):
             mask = state.mask & self.mask if inside else state.mask - self.mask
         else:
             mask = self.mask if inside else ~self.mask
-        mass, before = row.mass(context._temp, mask.allowed), context._mass(row)
+        mass, before = row.mass(context._temp, mask.factors), context._mass(row)
         if mass.log_total == -math.inf:
             return mask, mass, -math.inf
         return mask, mass, min(0.0, mass.log_total - before.log_total)

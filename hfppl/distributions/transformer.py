@@ -6,7 +6,7 @@ from ..llms.prompt import prompt_ids
 from ..random import rng
 from ..tokens import Token
 from .distribution import Distribution
-from .values import check_temperature, token_id_of
+from .values import check_temperature, token_id_of, token_outcomes
 
 if TYPE_CHECKING:
     from ..llms import CachedCausalLM
@@ -38,6 +38,11 @@ class Transformer(Distribution[Token]):
         token_id = token_id_of(self.lm, x)
         row = await self.lm.row(self._prefix)
         return row.log_prob(token_id, row.mass(self.temp), self.temp)
+
+    async def outcomes(self) -> list[tuple[Token, float]]:
+        """Every token that is possible, and its log-probability."""
+        logprobs = (await self.lm.row(self._prefix)).logprobs(self.temp)
+        return token_outcomes(self.lm, logprobs)
 
     def __repr__(self) -> str:
         return f"Transformer({self.lm!r}, {len(self._prefix)} tokens, temp={self.temp})"

@@ -4,6 +4,9 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import ArgumentError, VocabularyError
 from ..tokens import Token
 
@@ -38,3 +41,8 @@ def check_temperature(temp: float) -> float:
     if not 0 <= value < math.inf:
         raise ArgumentError(f"a temperature is a number from 0 (the likeliest token only) up, not {temp}")
     return value
+
+
+def token_outcomes(lm: "CachedCausalLM", logprobs: NDArray[np.floating]) -> list[tuple[Token, float]]:
+    """The possible tokens of a row of log-probabilities, and these."""
+    return [(Token(lm, i), float(logprobs[i])) for i in np.flatnonzero(logprobs > -np.inf).tolist()]

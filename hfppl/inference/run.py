@@ -46,6 +46,8 @@ class Run:
         self.record = SMCRecord(n_particles, keep_texts=self._path is not None)
 
     def __enter__(self) -> "Run":
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)  # fail now rather than at the end
         return self
 
     def __exit__(
@@ -53,7 +55,12 @@ class Run:
     ) -> None:
         self._progress.close()
         if self._path is not None:
-            self.record.save(self._path)
+            try:
+                self.record.save(self._path)
+            except OSError as failure:
+                if error is None:
+                    raise
+                error.add_note(f"(and the record could not be written: {failure})")
 
     async def start(self) -> list[Any]:
         """N copies of the model, their start hooks run."""

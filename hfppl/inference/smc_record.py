@@ -135,7 +135,7 @@ def record_path(
     if visualization_dir is None:
         return None if json_file is None else Path(json_file)
     if json_file is None:
-        json_file = f"{model_name}-{datetime.now():%Y%m%d-%H%M%S}.json"
+        json_file = f"{model_name}-{datetime.now():%Y%m%d-%H%M%S-%f}.json"
     return Path(visualization_dir) / json_file
 
 

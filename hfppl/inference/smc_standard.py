@@ -15,6 +15,8 @@ from .smc_record import SMCStep
 from .turns import check_count, check_model
 from .weights import effective_sample_size, log_mean, normalize
 
+_ROUNDING = 1e-9  # an effective sample size so little below the threshold is not below it
+
 
 async def smc_standard(
     model: Any,
@@ -72,7 +74,7 @@ async def smc_standard(
 
             log_weights = np.array([particle.weight for particle in particles])
             ancestors, resampled = np.arange(n), False
-            if 0 < effective_sample_size(log_weights) < ess_threshold * n:
+            if 0 < effective_sample_size(log_weights) < ess_threshold * n * (1 - _ROUNDING):
                 resampled = True
                 rng = run.streams.generator(Purpose.RESAMPLE, run.n_steps)
                 ancestors = resample(normalize(log_weights), rng)

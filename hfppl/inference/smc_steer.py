@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..numerics import logsumexp
 from ..random import Purpose
@@ -14,7 +15,7 @@ from .resampling import optimal_resample
 from .run import Run
 from .smc_record import SMCStep
 from .turns import check_count, check_model
-from .weights import normalize
+from .weights import LogWeights, normalize
 
 
 async def smc_steer(
@@ -70,16 +71,36 @@ async def smc_steer(
             await run.step(candidates)
 
             log_weights = np.array([candidate.weight for candidate in candidates])
-            total = logsumexp(log_weights)
-            if total == -math.inf:
-                kept, new_weights = np.arange(0), np.zeros(0)
-            else:
-                kept, new_weights = optimal_resample(
-                    normalize(log_weights), n, run.streams.generator(Purpose.RESAMPLE, run.n_steps)
-                )
-            dead = np.flatnonzero(log_weights == -np.inf)[: n - len(kept)]
-            particles = [candidates[i] for i in (*kept, *dead)]
-            for particle, weight in zip(particles, new_weights, strict=False):
-                particle.weight = total + math.log(weight)
-            run.take_down(particles, parents[[*kept, *dead]], True)
+            rng = run.streams.generator(Purpose.RESAMPLE, run.n_steps)
+            kept, new_log_weights = thin_out(log_weights, n, rng)
+            particles = [candidates[i] for i in kept]
+            for particle, log_weight in zip(particles, new_log_weights.tolist(), strict=True):
+                particle.weight = log_weight
+            run.take_down(particles, parents[kept], True)
         return run.result(particles)
+
+
+def thin_out(
+    log_weights: LogWeights, n: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], LogWeights]:
+    """Exactly n of at least n candidates, without repetition.
+
+    Args:
+        log_weights: (K,) nats, unnormalised.
+        n: how many to keep. Dead ones fill the places that no live candidate wants.
+        rng: one uniform is drawn from it, if any choice is left.
+
+    Returns:
+        Their indices, the live ones first, and their new log-weights.
+    """
+    kept = np.arange(0)
+    new_log_weights = np.zeros(0)
+    rest = log_weights.copy()
+    # Once, unless some weights vanish beside the others': those compete for the places left.
+    while len(kept) < n and (total := logsumexp(rest)) > -math.inf:
+        chosen, weights = optimal_resample(normalize(rest), n - len(kept), rng)
+        kept = np.append(kept, chosen)
+        new_log_weights = np.append(new_log_weights, total + np.log(weights))
+        rest[normalize(rest) > 0] = -np.inf
+    dead = np.flatnonzero(log_weights == -np.inf)[: n - len(kept)]
+    return np.append(kept, dead), np.append(new_log_weights, np.full(len(dead), -np.inf))

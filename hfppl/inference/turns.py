@@ -57,6 +57,7 @@ async def take_turns(
     purpose: Purpose,
     step: int,
     whole: Sequence[Any],
+    choices: Sequence[Any] | None = None,
 ) -> None:
     """One start hook or one step of the particles in `slots`, all side by side.
 
@@ -67,12 +68,16 @@ async def take_turns(
         purpose: START or STEP.
         step: the number of the step.
         whole: the last whole population, attached to whatever a particle raises.
+        choices: for each of them, what takes the place of its draws; None to draw.
 
     Raises:
         BaseException: whatever the first particle to fail raised, unchanged in type, after all others
             have been cancelled. A note names the particle; the attribute `particles` holds `whole`.
     """
-    turns = [Turn(streams, purpose, step, slot) for slot in slots]
+    turns = [
+        Turn(streams, purpose, step, slot, None if choices is None else choices[i])
+        for i, slot in enumerate(slots)
+    ]
     tasks = [asyncio.ensure_future(_take_turn(particles[turn.slot], turn)) for turn in turns]
     if not tasks:
         return
