@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -57,9 +57,15 @@ class TokenMask(Set[int]):
         if isinstance(ids, np.ndarray) and ids.dtype == np.bool_:
             return cls(vocabulary, ids.copy())
         try:
-            index = np.fromiter(map(operator.index, ids), dtype=np.int64)
-        except TypeError as error:
+            items = ids if isinstance(ids, Collection) else list(ids)
+            index = np.fromiter(map(operator.index, items), dtype=np.int64, count=len(items))
+        except (TypeError, OverflowError) as error:
             raise VocabularyError(f"a mask is made of token ids (ints or tokens): {error}") from None
+        # Plain ids are the common case, and told apart in bulk.
+        if not isinstance(ids, np.ndarray) and any(issubclass(kind, Token) for kind in set(map(type, items))):
+            for item in items:
+                if isinstance(item, Token):
+                    vocabulary.check_same(item.lm.vocabulary, f"the token {item!r}")
         if index.size:
             vocabulary.check_id(int(index.min()))
             vocabulary.check_id(int(index.max()))
@@ -86,6 +92,11 @@ class TokenMask(Set[int]):
     @functools.cached_property
     def _length(self) -> int:
         return int(np.count_nonzero(self.allowed))
+
+    @functools.cached_property
+    def factors(self) -> NDArray[np.float32]:
+        """(V,) 1 where allowed, 0 elsewhere: what a row of probabilities is multiplied by."""
+        return self.allowed.astype(np.float32)
 
     @property
     def ids(self) -> NDArray[np.int64]:

@@ -1,0 +1,58 @@
+# Every target sets up what it needs. `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# constraints.txt takes part in the one resolve, so that a version it pins is never fetched in another.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+REQUIREMENTS := pyproject.toml constraints.txt
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long check bench notebook model clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/dev.stamp model ## run the first example
+	$(BIN)/python examples/hard_constraints.py
+
+test: $(VENV)/dev.stamp model ## run the tests
+	$(BIN)/python -m pytest
+
+test-long: $(VENV)/dev.stamp model ## run the tests with the full grids
+	$(BIN)/python -m pytest -m ''
+
+check: $(VENV)/dev.stamp ## run the linter, the formatter's check and the type checker
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/bench.stamp model ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+notebook: $(VENV)/notebooks.stamp model ## open the notebooks
+	$(BIN)/jupyter notebook notebooks/
+
+model: $(VENV)/dev.stamp
+	$(BIN)/hfppl fetch
+
+clean: ## remove the environment and all that was built (the model's cache stays)
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is written last, so an installation that was cut short is done again.
+$(VENV)/dev.stamp: $(REQUIREMENTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "hfppl needs Python 3.11 or newer; name one with: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e '.[dev]'
+	touch $@
+
+$(VENV)/bench.stamp: $(VENV)/dev.stamp
+	$(INSTALL) -e '.[dev,bench]'
+	touch $@
+
+$(VENV)/notebooks.stamp: $(VENV)/dev.stamp
+	$(INSTALL) -e '.[dev,notebooks]'
+	touch $@
