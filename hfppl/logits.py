@@ -163,7 +163,9 @@ class LogitsRow:
                 weights /= temperature
             np.exp(weights, out=weights)
         else:
-            weights = np.exp((part.astype(np.float64) - shift) / temperature)
+            # A faint subset: what is masked out lies far above the shift, and its exponential nowhere.
+            masked = part if mask is None else np.where(mask[start:stop] > 0, part, -np.inf)
+            return np.exp((masked.astype(np.float64) - shift) / temperature)
         return weights if mask is None else weights * mask[start:stop]
 
     def _faint_mass(self, temperature: float, mask: NDArray[np.floating]) -> Mass:

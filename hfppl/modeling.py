@@ -11,9 +11,8 @@ from typing import Any, TypeVar, cast
 from .copying import copy_attribute, slot_names
 from .distributions.distribution import Distribution
 from .errors import ArgumentError, ModelError, NoMassError
-from .llms.dead import DeadParticleStoppedError
 from .numerics import check_log_factor
-from .random import current_turn
+from .random import TurnOverError, current_turn
 
 __all__ = ["Model", "SubModel", "submodel"]
 
@@ -23,7 +22,6 @@ Awaited = Coroutine[Any, Any, T]
 _CALLER: ContextVar["Model"] = ContextVar("hfppl_caller")
 
 # A dead particle that goes on and on is stopped after so many calls.
-_MAX_CALLS_AFTER_DEATH = 1000
 
 
 class Model:
@@ -43,7 +41,6 @@ class Model:
         self.finished: bool = False
         self._twist: float = 0.0
         self._calls: list[tuple[str, Awaited[Any]]] = []
-        self._calls_after_death: int = 0
 
     # --- for subclasses to write
 
@@ -161,7 +158,6 @@ class Model:
         self.weight = 0.0
         self.finished = False
         self._twist = 0.0
-        self._calls_after_death = 0
 
     # --- behind the calls
 
@@ -180,7 +176,7 @@ class Model:
             try:
                 x, log_q = await source.sample()  # a language model has an answer for the dead
             except NoMassError:
-                raise DeadParticleStoppedError from None  # there is no value to go on with
+                raise TurnOverError from None  # there is no value to go on with
         if proposal is None:
             return x
         log_p = check_log_factor(await dist.log_prob(x), f"the log_prob of {dist!r}")
@@ -243,9 +239,9 @@ class Model:
     def _die_if_impossible(self) -> None:
         if self.weight == -math.inf:
             self._die()
-            self._calls_after_death += 1
-            if self._calls_after_death > _MAX_CALLS_AFTER_DEATH and current_turn() is not None:
-                raise DeadParticleStoppedError
+            turn = current_turn()
+            if turn is not None:
+                turn.question_after_death()
 
     def _die(self) -> None:
         """From here on, the language model is not troubled for this particle in this step."""

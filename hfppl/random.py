@@ -13,7 +13,7 @@ import numpy as np
 
 from .errors import ArgumentError, ModelError
 
-__all__ = ["Purpose", "Streams", "Turn", "current_turn", "rng"]
+__all__ = ["Purpose", "Streams", "Turn", "TurnOverError", "begin_turn", "current_turn", "rng"]
 
 
 class Purpose(enum.IntEnum):
@@ -47,16 +47,31 @@ class Streams:
         return np.random.Generator(np.random.SFC64(key))
 
 
+_MAX_QUESTIONS_AFTER_DEATH = 2000
+
+
+class TurnOverError(BaseException):
+    """Ends the turn of a dead particle that goes on and on. For the drivers alone to catch."""
+
+
 class Turn:
-    """One particle's turn: a start hook or a step, in its slot.
+    """One particle's turn: a start hook, a step or a move, in its slot.
 
     Attributes:
         dead: whether the particle has weight zero, so that nothing it still asks matters.
-        draws_after_death: how often it has drawn from a language model since.
         choices: what takes the place of draws when a model is enumerated; None when it is sampled.
     """
 
-    __slots__ = ("_generator", "_streams", "choices", "dead", "draws_after_death", "purpose", "slot", "step")
+    __slots__ = (
+        "_generator",
+        "_questions_after_death",
+        "_streams",
+        "choices",
+        "dead",
+        "purpose",
+        "slot",
+        "step",
+    )
 
     def __init__(self, streams: Streams, purpose: Purpose, step: int, slot: int, choices: Any = None) -> None:
         self.choices = choices
@@ -66,7 +81,7 @@ class Turn:
         self.step = step
         self.slot = slot
         self.dead = False
-        self.draws_after_death = 0
+        self._questions_after_death = 0
 
     @property
     def generator(self) -> np.random.Generator:
@@ -80,8 +95,20 @@ class Turn:
             self._generator = self._streams.generator(self.purpose, self.step, self.slot)
         return self._generator
 
+    def question_after_death(self) -> None:
+        """Count one thing asked by a dead particle; a loop that never ends is ended here.
+
+        Raises:
+            TurnOverError: at the two-thousandth.
+        """
+        self._questions_after_death += 1
+        if self._questions_after_death > _MAX_QUESTIONS_AFTER_DEATH:
+            raise TurnOverError
+
     def __str__(self) -> str:
-        when = "the start hook" if self.purpose is Purpose.START else f"step {self.step}"
+        when = {Purpose.START: "the start hook", Purpose.MOVE: f"the move after step {self.step}"}.get(
+            self.purpose, f"step {self.step}"
+        )
         return f"particle {self.slot}, {when}"
 
 

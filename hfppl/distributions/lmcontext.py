@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from ..errors import NoMassError
 from ..llms.prefix import Prefix
-from ..llms.prompt import prompt_ids
 from ..logits import LogitsRow, Mass
 from ..random import current_turn, rng
 from ..tokens import Token, TokenMask, TokenSequence, decode
@@ -90,11 +89,12 @@ class LMContext:
         self._temp = check_temperature(temp)
         self.show_prompt = show_prompt
         self.show_eos = show_eos
-        ids = prompt_ids(lm, prompt)
+        prefix = lm.prompt_prefix(prompt)
+        ids = prefix.token_ids()
         self.prompt_token_count = len(ids)
         self.prompt_string_length = len(decode(lm.vocabulary.join(ids)))
         bare = all(lm.vocabulary.special[i] for i in ids)
-        self._state = _State(lm.prefix(ids), b"", bare)
+        self._state = _State(prefix, b"", bare)
 
     @classmethod
     async def create(

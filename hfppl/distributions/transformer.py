@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..llms.prompt import prompt_ids
 from ..random import rng
 from ..tokens import Token
 from .distribution import Distribution
@@ -19,7 +18,7 @@ class Transformer(Distribution[Token]):
         """Args: `prompt` is a text, token ids, tokens or a `TokenSequence`; `temp` as in `LMContext`."""
         self.lm = lm
         self.temp = check_temperature(temp)
-        self._prefix = lm.prefix(prompt_ids(lm, prompt))
+        self._prefix = lm.prompt_prefix(prompt)
 
     @property
     def prompt(self) -> list[int]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .genealogy import Genealogy
 from .population import Particles
 from .run import Run
 from .smc_record import SMCStep
@@ -51,4 +52,4 @@ async def importance_sampling(
         while run.goes_on(particles):
             await run.step(particles)
             run.take_down(particles, np.arange(n), False)
-        return run.result(particles)
+        return run.result(particles, Genealogy(n, None))

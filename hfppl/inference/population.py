@@ -39,8 +39,12 @@ class Particles(list[Any]):
         ess: effective sample size, between 1 and N; 0 if all are dead.
         log_marginal_likelihood: the estimate of log Z, in nats; its exponential is unbiased. -inf if
             all are dead.
+        log_marginal_likelihood_se: its standard error, in nats, estimated from this run alone, where
+            there is theory for that: without resampling, or with the multinomial scheme. None elsewhere.
         record: what happened at each step.
     """
+
+    log_marginal_likelihood_se: float | None
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Particles(list[Any]):
             finished = self.log_weights[self._finished]
             log_marginal_likelihood = logsumexp(finished) - math.log(max(1, len(self)))
         self.log_marginal_likelihood = float(log_marginal_likelihood)
+        self.log_marginal_likelihood_se = None
 
     @property
     def n_dead(self) -> int:
@@ -104,6 +109,25 @@ class Particles(list[Any]):
         showing = [i for i in np.flatnonzero(self._finished) if str(self[i]) == mode]
         return self[max(showing, key=lambda i: self.log_weights[i])]
 
+    def to_dataframe(self) -> Any:
+        """The population as a pandas DataFrame, one row a particle, in order.
+
+        Columns: `text`, `log_weight`, `probability` (the normalised weight), `finished`.
+
+        Raises:
+            ModuleNotFoundError: if pandas is not installed.
+        """
+        import pandas
+
+        return pandas.DataFrame(
+            {
+                "text": [str(particle) for particle in self],
+                "log_weight": self.log_weights,
+                "probability": self.normalized_weights,
+                "finished": self._finished,
+            }
+        )
+
     def __repr__(self) -> str:
         return "\n".join([self._summary(), *(f"  {p:7.4f}  {_short(text)}" for text, p in self._rows())])
 
@@ -121,7 +145,9 @@ class Particles(list[Any]):
         )
 
     def _summary(self) -> str:
-        parts = [f"{len(self)} particles", f"ESS {self.ess:.1f}", f"log Z {self.log_marginal_likelihood:.3f}"]
+        se = self.log_marginal_likelihood_se
+        log_z = f"log Z {self.log_marginal_likelihood:.3f}" + (f" ± {se:.3f}" if se is not None else "")
+        parts = [f"{len(self)} particles", f"ESS {self.ess:.1f}", log_z]
         parts += [f"{self.n_dead} dead"] if self.n_dead else []
         parts += [f"{self.n_unfinished} unfinished"] if self.n_unfinished else []
         return ", ".join(parts)

@@ -21,6 +21,7 @@ __all__ = [
     "multinomial_resample",
     "optimal_resample",
     "residual_resample",
+    "ssp_resample",
     "stratified_resample",
     "systematic_resample",
 ]
@@ -68,6 +69,39 @@ def residual_resample(
     fractions = np.maximum(expected - certain, 0.0)
     extra = _invert(fractions / fractions.sum(), np.sort(rng.random(rest)))
     return np.sort(np.concatenate([ancestors, extra]))
+
+
+def ssp_resample(
+    weights: ArrayLike, rng: np.random.Generator | None = None, n: int | None = None
+) -> Ancestors:
+    """The Srinivasan sampling process (Gerber, Chopin & Whiteley 2019): offspring differ from n w by
+    less than one, and are negatively associated, so that more particles never hurt.
+
+    The fractions of n w are rounded two at a time: one gains what the other loses, up to where one of
+    them is whole, in a random direction that keeps both expectations.
+    """
+    weights, rng, n = _arguments(weights, rng, n)
+    expected = n * weights
+    counts = np.floor(expected * (1 + 4 * np.finfo(float).eps)).astype(np.int64)
+    fractions = np.clip(expected - counts, 0.0, None)
+    open_ones = np.flatnonzero(fractions > 0)
+    if len(open_ones):
+        uniforms = rng.random(len(open_ones) - 1)
+        here = int(open_ones[0])
+        for there, uniform in zip(open_ones[1:].tolist(), uniforms, strict=True):
+            up = min(1 - fractions[here], fractions[there])  # what `here` can gain from `there`
+            down = min(fractions[here], 1 - fractions[there])  # and lose to it
+            change = up if uniform * (up + down) < down else -down
+            fractions[here] += change
+            fractions[there] -= change
+            if not 0 < fractions[here] < 1:
+                here, whole = there, here
+            else:
+                whole = there
+            counts[whole] += round(fractions[whole])
+        # All places but those already given belong to the last; rounding makes its fraction 0 or 1.
+        counts[here] += n - int(counts.sum())
+    return np.repeat(np.arange(len(weights)), counts)
 
 
 def optimal_resample(
@@ -138,6 +172,7 @@ RESAMPLING_METHODS: dict[str, ResamplingFn] = {
     "stratified": stratified_resample,
     "systematic": systematic_resample,
     "residual": residual_resample,
+    "ssp": ssp_resample,
 }
 
 

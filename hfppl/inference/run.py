@@ -1,14 +1,17 @@
 """What all drivers do around their loop: start, step, copy, watch, keep the record."""
 
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import ModelError
 from ..random import Purpose, Streams
+from .genealogy import Genealogy
 from .population import Particles
 from .progress import Progress
 from .smc_record import SMCRecord, SMCStep, record_path
@@ -104,8 +107,24 @@ class Run:
         if self._on_step is not None:
             self._on_step(step)
 
-    def result(self, particles: Sequence[Any]) -> Particles:
+    async def move(self, particles: Sequence[Any], move: Callable[[Any], Awaitable[Any]]) -> list[Any]:
+        """The population after every live particle has moved."""
+        slots = [slot for slot, particle in enumerate(particles) if particle.weight > -math.inf]
+        whole = [fork(particle, self.streams, self.n_steps, slot) for slot, particle in enumerate(particles)]
+        moved = await take_turns(particles, slots, self.streams, Purpose.MOVE, self.n_steps, whole, act=move)
+        result = list(particles)
+        for slot, particle in zip(slots, moved, strict=True):
+            if not hasattr(particle, "done_stepping"):
+                raise ModelError(f"move must return the particle to go on with, but returned {particle!r}")
+            particle.weight = particles[slot].weight
+            result[slot] = particle
+        return result
+
+    def result(self, particles: Sequence[Any], genealogy: Genealogy | None = None) -> Particles:
         """The population, twists taken back."""
         for particle in particles:
             particle.untwist()
-        return Particles(particles, self.record)
+        result = Particles(particles, self.record)
+        if genealogy is not None and not result.n_unfinished:
+            result.log_marginal_likelihood_se = genealogy.standard_error(result.log_weights)
+        return result

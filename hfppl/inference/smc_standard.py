@@ -1,13 +1,14 @@
 """Sequential Monte Carlo: many particles, reweighted at each step and resampled when few carry the weight."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
 from ..random import Purpose
+from .genealogy import Genealogy
 from .population import Particles
 from .resampling import get_resampling_fn
 from .run import Run
@@ -30,6 +31,7 @@ async def smc_standard(
     progress: bool | None = None,
     max_steps: int | None = None,
     on_step: Callable[[SMCStep], None] | None = None,
+    move: Callable[[Any], Awaitable[Any]] | None = None,
 ) -> Particles:
     """Sample from the posterior of a model by sequential Monte Carlo (Doucet, de Freitas & Gordon 2001).
 
@@ -43,12 +45,15 @@ async def smc_standard(
         ess_threshold: a fraction of `n_particles`; 0 never resamples, 1 whenever weights differ.
         visualization_dir: folder to write the record to, texts included.
         json_file: name of the record, within that folder if one is given.
-        resampling_method: "multinomial", "stratified", "systematic" or "residual".
+        resampling_method: "multinomial", "stratified", "systematic", "residual" or "ssp".
         seed: fixes every draw; without it, one number is taken from numpy's global generator.
         progress: show a progress bar; by default in a terminal.
         max_steps: stop after so many steps; particles that have not finished count neither in the
             posterior nor in log Z.
         on_step: called with each step's record.
+        move: an async function from a particle to a particle, applied to all that are alive after
+            resampling (resample-move, Gilks & Berzuini 2001). It must leave the posterior so far
+            invariant, as a Metropolis-Hastings step does; the weight is kept.
 
     Returns:
         The particles, with log Z estimated by the log of their mean weight.
@@ -68,6 +73,7 @@ async def smc_standard(
     with run:
         particles = await run.start()
         ancestors, resampled = np.arange(n), False
+        genealogy = Genealogy(n, resampling_method)
         while run.goes_on(particles):
             await run.step(particles)
             run.take_down(particles, ancestors, resampled)
@@ -79,6 +85,9 @@ async def smc_standard(
                 rng = run.streams.generator(Purpose.RESAMPLE, run.n_steps)
                 ancestors = resample(normalize(log_weights), rng)
                 particles = run.offspring(particles, ancestors)
+                genealogy.resample(ancestors)
                 for particle in particles:
                     particle.weight = log_mean(log_weights)
-        return run.result(particles)
+                if move is not None:
+                    particles = await run.move(particles, move)
+        return run.result(particles, genealogy)

@@ -9,8 +9,7 @@ from typing import Any
 
 from ..copying import renew_generators
 from ..errors import ArgumentError, CopyError, ModelError, NumericalError
-from ..llms.dead import DeadParticleStoppedError
-from ..random import Purpose, Streams, Turn, begin_turn
+from ..random import Purpose, Streams, Turn, TurnOverError, begin_turn
 from .population import Particles
 
 
@@ -58,17 +57,22 @@ async def take_turns(
     step: int,
     whole: Sequence[Any],
     choices: Sequence[Any] | None = None,
-) -> None:
-    """One start hook or one step of the particles in `slots`, all side by side.
+    act: Callable[[Any], Awaitable[Any]] | None = None,
+) -> list[Any]:
+    """One start hook, step or move of the particles in `slots`, all side by side.
 
     Args:
         particles: the population.
         slots: which of them have a turn.
         streams: the random streams of the run.
-        purpose: START or STEP.
+        purpose: START, STEP or MOVE.
         step: the number of the step.
         whole: the last whole population, attached to whatever a particle raises.
         choices: for each of them, what takes the place of its draws; None to draw.
+        act: what a MOVE does.
+
+    Returns:
+        What each of them returned.
 
     Raises:
         BaseException: whatever the first particle to fail raised, unchanged in type, after all others
@@ -78,9 +82,9 @@ async def take_turns(
         Turn(streams, purpose, step, slot, None if choices is None else choices[i])
         for i, slot in enumerate(slots)
     ]
-    tasks = [asyncio.ensure_future(_take_turn(particles[turn.slot], turn)) for turn in turns]
+    tasks = [asyncio.ensure_future(_take_turn(particles[turn.slot], turn, act)) for turn in turns]
     if not tasks:
-        return
+        return []
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
@@ -103,21 +107,22 @@ async def take_turns(
         if whole:
             error.particles = Particles(_untwisted(whole))  # type: ignore[attr-defined]  # nothing is lost
         raise error
+    return [task.result() for task in tasks]
 
 
-async def _take_turn(particle: Any, turn: Turn) -> None:
+async def _take_turn(particle: Any, turn: Turn, act: Callable[[Any], Awaitable[Any]] | None) -> Any:
     begin_turn(turn)
-    name = "start" if turn.purpose is Purpose.START else "step"
-    method: Callable[[], Awaitable[Any]] = getattr(particle, name)
+    name = turn.purpose.name.lower()
+    result = None
     try:
-        outcome = method()
+        outcome = getattr(particle, name)() if act is None else act(particle)
         if not inspect.isawaitable(outcome):
             raise ModelError(
                 f"{type(particle).__name__}.{name} must be an `async def`: calling it returned {outcome!r}, "
                 "which cannot be awaited"
             )
-        await outcome
-    except DeadParticleStoppedError:
+        result = await outcome
+    except TurnOverError:
         pass
     except Exception as error:
         forgotten = particle._forgotten_calls()
@@ -138,6 +143,7 @@ async def _take_turn(particle: Any, turn: Turn) -> None:
         )
     if particle.weight == -math.inf and not particle.done_stepping():
         particle.finish()
+    return result
 
 
 def _close_forgotten(particle: Any) -> None:

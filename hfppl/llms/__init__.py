@@ -1,7 +1,7 @@
 """Language models."""
 
-from ..tokens import Token, TokenMask, TokenSequence
-from ..tokens.masks import Masks
-from .cached_causal_lm import CachedCausalLM, LMStats
+from ..tokens import Masks, Token, TokenMask, TokenSequence
+from .cached_causal_lm import CachedCausalLM
+from .row_source import LMStats
 
 __all__ = ["CachedCausalLM", "LMStats", "Masks", "Token", "TokenMask", "TokenSequence"]

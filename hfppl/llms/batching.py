@@ -9,6 +9,7 @@ type; or, if its task is cancelled, by leaving the batch. A batch nobody waits f
 """
 
 import asyncio
+import copy
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -156,7 +157,7 @@ class _Queue:
                 if future.done():
                     continue
                 if isinstance(answer, BaseException):
-                    future.set_exception(answer)
+                    future.set_exception(_own_error(answer))
                 else:
                     future.set_result(answer)
         if self._waiting:
@@ -170,3 +171,20 @@ class _Queue:
                     future.set_exception(
                         QueriesResetError("the request was dropped by reset_async_queries(); ask again")
                     )
+
+
+def _own_error(error: BaseException) -> BaseException:
+    """A copy for one waiter, so that what its run adds to the error is not seen by another's."""
+    if isinstance(error, StopIteration):  # which no future can carry
+        own: BaseException = RuntimeError("the language model raised StopIteration")
+        own.__cause__ = error
+        return own
+    try:
+        own = copy.copy(error)
+    except Exception:
+        return error
+    if type(own) is not type(error):
+        return error
+    own.__cause__, own.__context__ = error.__cause__, error.__context__
+    own.__suppress_context__ = error.__suppress_context__
+    return own.with_traceback(error.__traceback__)

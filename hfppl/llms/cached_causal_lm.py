@@ -3,49 +3,19 @@
 import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ArgumentError, HfpplError, NumericalError
+from ..errors import ArgumentError, HfpplError
 from ..logits import LogitsRow
-from ..random import current_turn
-from ..tokens import Token, TokenMask, Vocabulary
-from ..tokens.masks import Masks
+from ..tokens import Masks, Token, TokenMask, Vocabulary
 from . import loading
 from .backend import Backend
-from .batching import Answer, Batcher
-from .dead import placeholder_row
 from .prefix import Prefix
-from .prompt import check_length, prompt_ids, token_ids
-from .row_cache import RowCache
-
-# A batch's rows are held until its particles have drawn; this many bytes of them at a time.
-_BATCH_ROW_BYTES = 2**28
-
-
-@dataclass(frozen=True, slots=True)
-class LMStats:
-    """What a language model has done since it was made, and holds now.
-
-    Attributes:
-        requests: rows asked for; `row_hits` of them were answered from memory.
-        forward_passes: calls of the model.
-        tokens_evaluated: token positions computed; `tokens_reused` were not, being held already.
-        row_bytes: bytes of logits rows held; `kv_bytes`, of keys and values.
-        batch_sizes: how many batches there were of each size.
-    """
-
-    requests: int
-    row_hits: int
-    forward_passes: int
-    tokens_evaluated: int
-    tokens_reused: int
-    row_bytes: int
-    kv_bytes: int
-    batch_sizes: dict[int, int]
+from .prompt import prompt_ids, token_ids
+from .row_source import LMStats, RowSource
 
 
 class CachedCausalLM:
@@ -166,14 +136,10 @@ class CachedCausalLM:
         self.backend = backend
         self.tokenizer = tokenizer
         self.vocabulary = vocabulary
+        self._rows = RowSource(backend, vocabulary, row_cache_bytes)
         self.eos_token_ids = frozenset(eos_token_ids)
         self.batch_size = batch_size
-        self.masks = Masks(vocabulary, lambda: self._eos_token_ids)
-        self._root = Prefix.root()
-        self._rows = RowCache(_default_row_bytes() if row_cache_bytes is None else row_cache_bytes)
-        self._batcher = Batcher(self._evaluate, self._batch_limit)
-        self._requests = 0
-        self._batch_sizes: dict[int, int] = {}
+        self.masks = Masks(vocabulary, lambda: self._rows.eos_token_ids)
 
     # --- what it is
 
@@ -215,22 +181,22 @@ class CachedCausalLM:
     @property
     def eos_token_ids(self) -> frozenset[int]:
         """The ids that end a text. May be set."""
-        return self._eos_token_ids
+        return self._rows.eos_token_ids
 
     @eos_token_ids.setter
     def eos_token_ids(self, ids: Iterable[int]) -> None:
-        self._eos_token_ids = frozenset(self.vocabulary.check_id(operator.index(i)) for i in ids)
+        self._rows.eos_token_ids = frozenset(self.vocabulary.check_id(operator.index(i)) for i in ids)
 
     @property
     def batch_size(self) -> int | None:
         """The most sequences evaluated together; None for all that wait. May be set."""
-        return self._batch_size
+        return self._rows.batch_size
 
     @batch_size.setter
     def batch_size(self, size: int | None) -> None:
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
             raise ArgumentError(f"batch_size must be a positive int or None, got {size!r}")
-        self._batch_size = size
+        self._rows.batch_size = size
 
     def token_mask(self, ids: Iterable[int | Token]) -> TokenMask:
         """A set of token ids as a mask, to be made once and shared.
@@ -262,11 +228,11 @@ class CachedCausalLM:
         Args:
             prompt: a text, token ids, or chat messages.
         """
-        return (await self.row(self._root.descend(prompt_ids(self, prompt)))).logits.copy()
+        return (await self.row(self.prompt_prefix(prompt))).logits.copy()
 
     def next_token_logits_unbatched(self, prompt: Any) -> NDArray[np.floating]:
         """`next_token_logits`, blocking."""
-        return self.row_now(self._root.descend(prompt_ids(self, prompt))).logits.copy()
+        return self.row_now(self.prompt_prefix(prompt)).logits.copy()
 
     def prefix(self, token_ids_: Iterable[int | Token]) -> Prefix:
         """The shared node of a sequence of ids.
@@ -278,7 +244,11 @@ class CachedCausalLM:
         ids = token_ids(self, token_ids_)
         if not ids and not self.backend.accepts_empty:
             raise ArgumentError("no token ids: this language model needs at least one to begin with")
-        return self._root.descend(ids)
+        return self._rows.root.descend(ids)
+
+    def prompt_prefix(self, prompt: Any) -> Prefix:
+        """The shared node of a prompt: a text, token ids, or chat messages. Errors as in `LMContext`."""
+        return self._rows.root.descend(prompt_ids(self, prompt))
 
     async def row(self, prefix: Prefix) -> LogitsRow:
         """The logits of what follows a sequence: from memory, or with the next batch.
@@ -287,103 +257,33 @@ class CachedCausalLM:
             ContextLengthError: if the sequence is longer than the model can read.
             NumericalError: if the model answers with a NaN or +inf.
         """
-        self._requests += 1
-        row = self._known_row(prefix)
-        return await self._batcher.request(prefix) if row is None else row
+        return await self._rows.row(prefix)
 
     def row_now(self, prefix: Prefix) -> LogitsRow:
         """`row`, blocking."""
-        self._requests += 1
-        row = self._known_row(prefix)
-        if row is not None:
-            return row
-        answer = self._batcher.evaluate_now([prefix])[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _known_row(self, prefix: Prefix) -> LogitsRow | None:
-        turn = current_turn()
-        if turn is not None and turn.dead:
-            return placeholder_row(self.vocabulary, self._eos_token_ids)
-        row = self._rows.get(prefix)
-        if row is None:
-            check_length(self, len(prefix))
-        return row
+        return self._rows.row_now(prefix)
 
     # --- memory
 
     def cache_kv(self, token_ids: Iterable[int | Token]) -> None:
         """Evaluate a prompt now, and keep what makes its continuations cheap until the cache is cleared."""
-        prefix = self.prefix(token_ids)
-        check_length(self, len(prefix))
-        self._batcher.run(lambda: self.backend.keep(prefix))
+        self._rows.keep(self.prefix(token_ids))
 
     def clear_cache(self) -> None:
         """Forget all logits, keys and values: after a change of the weights, for instance."""
-        self._batcher.run(self._forget)
+        self._rows.clear(rows=True)
 
     def clear_kv_cache(self) -> None:
         """Forget the keys and values only."""
-        self._batcher.run(self.backend.clear)
+        self._rows.clear(rows=False)
 
     def reset_async_queries(self) -> None:
         """Fail whatever is waiting for a batch with a QueriesResetError."""
-        self._batcher.reset()
+        self._rows.reset()
 
     def stats(self) -> LMStats:
         """Counts of what was asked, computed and reused, and bytes held."""
-        counters = self.backend.counters()
-        return LMStats(
-            requests=self._requests,
-            row_hits=self._rows.hits,
-            forward_passes=counters["forward_passes"],
-            tokens_evaluated=counters["tokens_evaluated"],
-            tokens_reused=counters["tokens_reused"],
-            row_bytes=self._rows.nbytes,
-            kv_bytes=counters["kv_bytes"],
-            batch_sizes=dict(sorted(self._batch_sizes.items())),
-        )
-
-    # --- on the worker's thread
-
-    def _forget(self) -> None:
-        self._rows.clear()
-        self.backend.clear()
-
-    def _batch_limit(self) -> int:
-        by_memory = max(16, _BATCH_ROW_BYTES // (4 * self.vocabulary.size))
-        return by_memory if self._batch_size is None else min(self._batch_size, by_memory)
-
-    def _evaluate(self, prefixes: Sequence[Prefix]) -> list[Answer]:
-        answers: dict[Prefix, Answer] = {}
-        for prefix in prefixes:  # another event loop may have had it computed meanwhile
-            row = self._rows.get(prefix)
-            if row is not None:
-                answers[prefix] = row
-        missing = [prefix for prefix in prefixes if prefix not in answers]
-        if missing:
-            self._batch_sizes[len(missing)] = self._batch_sizes.get(len(missing), 0) + 1
-            for prefix, logits in zip(missing, self.backend.evaluate(missing), strict=True):
-                answers[prefix] = self._keep_row(prefix, logits)
-        return [answers[prefix] for prefix in prefixes]
-
-    def _keep_row(self, prefix: Prefix, logits: NDArray[np.floating]) -> Answer:
-        """A row of V logits of its own memory, remembered; or the error that it holds a NaN."""
-        vocabulary = self.vocabulary
-        fitted = np.full(vocabulary.size, -np.inf, dtype=logits.dtype)
-        n = min(vocabulary.size, len(logits))
-        fitted[:n] = logits[:n]
-        if not vocabulary.all_exist:
-            fitted[~vocabulary.exists] = -np.inf
-        try:
-            row = LogitsRow(fitted)
-        except NumericalError as error:
-            ids = prefix.token_ids()
-            shown = f"{'... ' if len(ids) > 8 else ''}{ids[-8:]}"
-            return NumericalError(f"the language model, asked what follows the tokens {shown}: {error}")
-        self._rows.put(prefix, row)
-        return row
+        return self._rows.stats()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "CachedCausalLM":
         return self
@@ -400,12 +300,3 @@ class CachedCausalLM:
 
 def _logprobs(row: LogitsRow) -> NDArray[np.floating]:
     return row.logprobs().astype(row.logits.dtype)
-
-
-def _default_row_bytes() -> int:
-    """A sixteenth of the machine's memory, between 64 MiB and 2 GiB."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not a POSIX system: assume 16 GiB
-        memory = 2**34
-    return min(max(memory // 16, 2**26), 2**31)

@@ -3,7 +3,7 @@
 A particle of weight zero runs on to the end of its step, since its user's code may have things to put
 in order. Nothing it draws matters any more, so it is answered without a forward pass: half of the mass
 on the ends of text, the rest spread over the vocabulary, so that loops which wait for an end, for a
-word, for anything, come to one. A particle that has drawn a thousand times since is stopped.
+word, for anything, come to one. A particle that goes on for too long is stopped.
 """
 
 import functools
@@ -13,27 +13,17 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..logits import LogitsRow
-from ..random import current_turn
+from ..random import Turn
 from ..tokens import Vocabulary
 
-_MAX_DRAWS = 1000
 
-
-class DeadParticleStoppedError(BaseException):
-    """Ends the step of a dead particle that goes on and on. For the drivers alone to catch."""
-
-
-def placeholder_row(vocabulary: Vocabulary, eos_token_ids: Iterable[int]) -> LogitsRow:
+def placeholder_row(vocabulary: Vocabulary, eos_token_ids: Iterable[int], turn: Turn) -> LogitsRow:
     """The row for a dead particle.
 
     Raises:
-        DeadParticleStoppedError: at the thousandth question since it died.
+        TurnOverError: when it has asked too often.
     """
-    turn = current_turn()
-    if turn is not None:
-        turn.draws_after_death += 1
-        if turn.draws_after_death > _MAX_DRAWS:
-            raise DeadParticleStoppedError
+    turn.question_after_death()
     return _row(vocabulary, frozenset(eos_token_ids))
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..tokens import Vocabulary
-from ..tokens.token_bytes import find_eos_token_ids, read_vocabulary
+from ..tokens import Vocabulary, find_eos_token_ids, read_vocabulary
 from .backend import Backend
 from .function import FunctionBackend, LongestMatchTokenizer
 from .mock import MockBackend
@@ -51,7 +50,9 @@ def hf_backend(model: Any, **kv_options: Any) -> Backend:
 def read_tokenizer(tokenizer: Any, backend: Backend, model: Any) -> tuple[Vocabulary, frozenset[int]]:
     """The vocabulary of a tokenizer, and the ids that end a text."""
     vocabulary = read_vocabulary(tokenizer, backend.n_logits)
-    return vocabulary, find_eos_token_ids(tokenizer, getattr(model, "generation_config", None))
+    return vocabulary, find_eos_token_ids(
+        tokenizer, getattr(model, "generation_config", None), vocabulary
+    )
 
 
 def from_function(

@@ -40,7 +40,7 @@ def prompt_ids(lm: "CachedCausalLM", prompt: Any) -> list[int]:
                 "condition on: give a prompt of at least one token"
             )
         ids = [start]
-    check_length(lm, len(ids))
+    check_length(lm.max_context, len(ids))
     return ids
 
 
@@ -71,9 +71,8 @@ def token_ids(lm: "CachedCausalLM", ids: Iterable[Any]) -> list[int]:
     return result
 
 
-def check_length(lm: "CachedCausalLM", length: int) -> None:
-    """Raise a ContextLengthError if the model cannot read so many tokens."""
-    limit = lm.max_context
+def check_length(limit: int | None, length: int) -> None:
+    """Raise a ContextLengthError for more tokens than the model can read; None is no limit."""
     if limit is not None and length > limit:
         raise ContextLengthError(
             f"{length} tokens are more than the {limit} that this language model can read: "

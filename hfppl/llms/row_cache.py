@@ -4,6 +4,7 @@ import threading
 import weakref
 from collections import OrderedDict
 
+from ..errors import ArgumentError
 from ..logits import LogitsRow
 from .prefix import Prefix
 
@@ -15,6 +16,9 @@ class RowCache:
     """
 
     def __init__(self, max_bytes: int) -> None:
+        """Raises an ArgumentError for a negative limit."""
+        if max_bytes < 0:
+            raise ArgumentError(f"row_cache_bytes is a number of bytes from 0 up, not {max_bytes}")
         self.max_bytes = max_bytes
         self.nbytes = 0
         self.hits = 0

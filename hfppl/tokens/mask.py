@@ -143,7 +143,11 @@ class TokenMask(Set[int]):
         return super().__eq__(other)
 
     def __hash__(self) -> int:
-        return self._hash()
+        return self._cached_hash
+
+    @functools.cached_property
+    def _cached_hash(self) -> int:
+        return self._hash()  # that of an equal frozenset
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TokenMask":
         return self

@@ -38,7 +38,10 @@ class Token:
             VocabularyError: if there is no such id.
         """
         self.lm = lm
-        self.token_id = lm.vocabulary.check_id(operator.index(token_id))
+        try:
+            self.token_id = lm.vocabulary.check_id(operator.index(token_id))
+        except TypeError:
+            raise VocabularyError(f"a token has an int for its id, not {token_id!r}") from None
 
     @property
     def byte_string(self) -> bytes:

@@ -38,7 +38,7 @@ class Vocabulary:
         n_scored = len(token_bytes) if n_logits is None else n_logits
         self.exists = _frozen([entry is not None and i < n_scored for i, entry in enumerate(token_bytes)])
         special = np.zeros(len(token_bytes), dtype=bool)
-        special[[i for i in special_ids if i < len(token_bytes)]] = True
+        special[[i for i in special_ids if 0 <= i < len(token_bytes)]] = True
         self.special = _frozen(special)
         self.strips_first_space = strips_first_space
 
@@ -61,7 +61,7 @@ class Vocabulary:
     def digest(self) -> bytes:
         """A fingerprint: equal for equal vocabularies."""
         state = hashlib.blake2b(digest_size=16)
-        state.update(self.exists.tobytes())
+        state.update(self.exists.tobytes() + self.special.tobytes() + bytes([self.strips_first_space]))
         for entry in self.byte_vocab:
             state.update(len(entry).to_bytes(4, "little"))
             state.update(entry)

@@ -78,7 +78,7 @@ def test_an_id_that_there_is_not_is_refused(token_id: int):
 
 @pytest.mark.parametrize("token_id", ["a", 1.0, None])
 def test_what_is_no_id_is_refused(token_id: Any):
-    with pytest.raises(TypeError):
+    with pytest.raises(VocabularyError, match="int for its id"):
         Token(LM, token_id)
 
 
