@@ -3,6 +3,7 @@
 import copy
 import functools
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -37,16 +38,19 @@ def copy_attribute(owner: object, name: str, value: Any, memo: dict[int, Any]) -
         ) from error
 
 
-def renew_generators(particle: Any, streams: Streams, step: int, slot: int) -> None:
-    """Give the random generators among a copy's attributes streams of their own.
+def renew_generators(copies: Iterable[Any], streams: Streams, step: int, slot: int) -> None:
+    """Give the random generators among a particle's copied parts streams of their own.
 
-    Otherwise copies would replay each other's draws.
+    Otherwise copies of a particle would replay each other's draws.
     """
-    for index, (name, value) in enumerate(particle.__dict__.items()):
-        if isinstance(value, np.random.Generator):
-            particle.__dict__[name] = streams.generator(Purpose.COPY, step, slot, index)
-        elif isinstance(value, random.Random):
-            value.seed(int(streams.generator(Purpose.COPY, step, slot, index).integers(2**63)))
+    for index, part in enumerate(copies):
+        if isinstance(part, np.random.Generator):
+            fresh = streams.seed_sequence(Purpose.COPY, step, slot, index)
+            part.bit_generator.state = type(part.bit_generator)(fresh).state
+        elif isinstance(part, np.random.RandomState):
+            part.seed(streams.seed_sequence(Purpose.COPY, step, slot, index).generate_state(8))
+        elif isinstance(part, random.Random):
+            part.seed(bytes(streams.seed_sequence(Purpose.COPY, step, slot, index).generate_state(8)))
 
 
 @functools.cache

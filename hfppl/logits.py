@@ -83,10 +83,11 @@ class LogitsRow:
         if self.peak == -math.inf:
             return Mass(np.zeros(1), 0.0, 0.0)
         if mask is None:
-            if self._full is None or self._full[0] != temperature:
+            full = self._full  # read once: other threads may ask at other temperatures
+            if full is None or full[0] != temperature:
                 sums = _block_sums(self._exponentials(temperature), None)
-                self._full = (temperature, Mass(sums, self.peak, 0.0))
-            return self._full[1]
+                full = self._full = (temperature, Mass(sums, self.peak, 0.0))
+            return full[1]
         mass = Mass(_block_sums(self._exponentials(temperature), mask), self.peak, 0.0)
         if mass.log_total < math.log(_FAINT) and temperature > 0:
             return self._faint_mass(temperature, mask)
@@ -143,10 +144,11 @@ class LogitsRow:
 
     def _exponentials(self, temperature: float) -> NDArray[np.floating]:
         """exp((logit - peak) / temperature), kept for the temperature last asked for."""
-        if self._weights is None or self._weights[0] != temperature:
-            weights = self._part(0, len(self.logits), self.peak, temperature, None)
-            self._weights = (temperature, weights)
-        return self._weights[1]
+        weights = self._weights
+        if weights is None or weights[0] != temperature:
+            part = self._part(0, len(self.logits), self.peak, temperature, None)
+            weights = self._weights = (temperature, part)
+        return weights[1]
 
     def _part(
         self, start: int, stop: int, shift: float, temperature: float, mask: Mask

@@ -22,7 +22,8 @@ def logsumexp(nums: ArrayLike) -> float:
         -inf for nothing and for nothing but -inf; +inf and NaN pass through.
     """
     values = np.asarray(nums, dtype=np.float64)
-    return float(np.logaddexp.reduce(values, axis=None))
+    with np.errstate(invalid="ignore"):
+        return float(np.logaddexp.reduce(values, axis=None))
 
 
 def log_softmax(nums: ArrayLike) -> NDArray[np.float64]:

@@ -41,10 +41,15 @@ class Streams:
             raise ArgumentError(f"seed must be a non-negative int or None, got {seed!r}")
         self.seed = int(seed)
 
-    def generator(self, purpose: Purpose, step: int, slot: int = 0, index: int = 0) -> np.random.Generator:
+    def seed_sequence(
+        self, purpose: Purpose, step: int, slot: int = 0, index: int = 0
+    ) -> np.random.SeedSequence:
+        """What the stream of a purpose, a step and a slot is made from."""
+        return np.random.SeedSequence(self.seed, spawn_key=(purpose, step, slot, index))
+
+    def generator(self, purpose: Purpose, step: int, slot: int = 0) -> np.random.Generator:
         """The stream of a purpose, a step and a slot, at its beginning."""
-        key = np.random.SeedSequence(self.seed, spawn_key=(purpose, step, slot, index))
-        return np.random.Generator(np.random.SFC64(key))
+        return np.random.Generator(np.random.SFC64(self.seed_sequence(purpose, step, slot)))
 
 
 _MAX_QUESTIONS_AFTER_DEATH = 2000

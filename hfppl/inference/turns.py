@@ -42,10 +42,11 @@ def check_count(name: str, value: Any) -> int:
 
 def fork(particle: Any, streams: Streams, step: int, slot: int) -> Any:
     """A copy of a particle for a slot, with random streams of its own."""
-    child = copy.deepcopy(particle)
+    parts: dict[int, Any] = {}
+    child = copy.deepcopy(particle, parts)
     if child is particle:
         raise CopyError(f"copying {type(particle).__name__} returned the same object, not a copy")
-    renew_generators(child, streams, step, slot)
+    renew_generators(parts.values(), streams, step, slot)
     return child
 
 
@@ -124,6 +125,9 @@ async def _take_turn(particle: Any, turn: Turn, act: Callable[[Any], Awaitable[A
         result = await outcome
     except TurnOverError:
         pass
+    except BaseExceptionGroup as group:  # the same, from a task group of the user's
+        if group.split(TurnOverError)[1] is not None:
+            raise
     except Exception as error:
         forgotten = particle._forgotten_calls()
         if forgotten and not isinstance(error, ModelError):
