@@ -45,12 +45,12 @@ def renew_generators(copies: Iterable[Any], streams: Streams, step: int, slot: i
     """
     for index, part in enumerate(copies):
         if isinstance(part, np.random.Generator):
-            fresh = streams.seed_sequence(Purpose.COPY, step, slot, index)
-            part.bit_generator.state = type(part.bit_generator)(fresh).state
+            words: Any = streams.seed_words(Purpose.COPY, step, slot, index)
+            part.bit_generator.state = type(part.bit_generator)(words).state
         elif isinstance(part, np.random.RandomState):
-            part.seed(streams.seed_sequence(Purpose.COPY, step, slot, index).generate_state(8))
+            part.seed(streams.seed_words(Purpose.COPY, step, slot, index).generate_state(8))
         elif isinstance(part, random.Random):
-            part.seed(bytes(streams.seed_sequence(Purpose.COPY, step, slot, index).generate_state(8)))
+            part.seed(bytes(streams.seed_words(Purpose.COPY, step, slot, index).generate_state(8)))
 
 
 @functools.cache
