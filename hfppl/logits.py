@@ -14,6 +14,8 @@ takes a third of the time of multiplying by booleans.
 """
 
 import math
+import threading
+import weakref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,18 @@ _BLOCK = 512
 _FAINT = 1e-25
 
 _ONES = np.ones(_BLOCK, dtype=np.float32)
+
+
+class _Scratch(threading.local):
+    """One row's exponentials, for the thread that computed them last."""
+
+    def __init__(self) -> None:
+        self.row: weakref.ref[LogitsRow] | None = None
+        self.temperature = 1.0
+        self.weights: NDArray[np.floating] = np.empty(0)
+
+
+_SCRATCH = _Scratch()
 Mask = NDArray[np.floating] | None
 
 
@@ -36,13 +50,14 @@ class Mass:
             the row's largest logit; -inf for an impossible subset.
     """
 
-    __slots__ = ("log_total", "shift", "sums")
+    __slots__ = ("log_total", "running", "shift", "total")
 
     def __init__(self, sums: NDArray[np.float64], shift: float, log_scale: float) -> None:
-        self.sums = sums  # (number of blocks,), of exp((logit - shift) / temperature)
+        """Args: `sums` has one entry a block, of exp((logit - shift) / temperature)."""
+        self.running = sums.cumsum()
+        self.total = float(self.running[-1])
         self.shift = shift
-        total = float(sums.sum())
-        self.log_total = log_scale + math.log(total) if total > 0 else -math.inf
+        self.log_total = log_scale + math.log(self.total) if self.total > 0 else -math.inf
 
 
 class LogitsRow:
@@ -53,7 +68,7 @@ class LogitsRow:
         peak: the largest.
     """
 
-    __slots__ = ("__weakref__", "_full", "_weights", "logits", "peak")
+    __slots__ = ("__weakref__", "_full", "logits", "peak")
 
     def __init__(self, logits: NDArray[np.floating]) -> None:
         """Args: `logits` is (K,), kept and made read-only.
@@ -70,13 +85,12 @@ class LogitsRow:
             )
         logits.flags.writeable = False
         self.logits = logits
-        self._weights: tuple[float, NDArray[np.floating]] | None = None
         self._full: tuple[float, Mass] | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes held: the logits, and as much again for their exponentials."""
-        return 2 * self.logits.nbytes
+        """Bytes held."""
+        return self.logits.nbytes
 
     def mass(self, temperature: float = 1.0, mask: Mask = None) -> Mass:
         """The mass of the outcomes in `mask`, (K,) of 1 and 0; of all without one."""
@@ -84,10 +98,7 @@ class LogitsRow:
             return Mass(np.zeros(1), 0.0, 0.0)
         if mask is None:
             full = self._full  # read once: other threads may ask at other temperatures
-            if full is None or full[0] != temperature:
-                sums = _block_sums(self._exponentials(temperature), None)
-                full = self._full = (temperature, Mass(sums, self.peak, 0.0))
-            return full[1]
+            return full[1] if full is not None and full[0] == temperature else self._full_mass(temperature)
         mass = Mass(_block_sums(self._exponentials(temperature), mask), self.peak, 0.0)
         if mass.log_total < math.log(_FAINT) and temperature > 0:
             return self._faint_mass(temperature, mask)
@@ -114,14 +125,15 @@ class LogitsRow:
         """
         if within.log_total == -math.inf:
             raise NoMassError("nothing is possible here: every outcome has probability zero or is masked out")
-        running = within.sums.cumsum()
-        block = _first_above(running, uniform * running[-1])
+        target = uniform * within.total
+        block = _first_above(within.running, target)
         start, stop = block * _BLOCK, (block + 1) * _BLOCK
-        if block == len(running) - 1:
+        if block == len(within.running) - 1:
             stop = len(self.logits)
+        if block:
+            target -= within.running[block - 1]
         part = self._part(start, stop, within.shift, temperature, mask)
-        before = running[block - 1] if block else 0.0
-        return start + _first_above(part.cumsum(dtype=np.float64), uniform * running[-1] - before)
+        return start + _first_above(part.cumsum(dtype=np.float64), target)
 
     def logprobs(self, temperature: float = 1.0, mask: Mask = None) -> NDArray[np.float64]:
         """(K,) nats, normalised over `mask`, -inf outside it; all -inf if nothing is possible."""
@@ -142,17 +154,41 @@ class LogitsRow:
 
     # --- the passes over the row
 
+    def _full_mass(self, temperature: float) -> Mass:
+        mass = Mass(_block_sums(self._exponentials(temperature), None), self.peak, 0.0)
+        self._full = (temperature, mass)
+        return mass
+
     def _exponentials(self, temperature: float) -> NDArray[np.floating]:
-        """exp((logit - peak) / temperature), kept for the temperature last asked for."""
-        weights = self._weights
-        if weights is None or weights[0] != temperature:
-            part = self._part(0, len(self.logits), self.peak, temperature, None)
-            weights = self._weights = (temperature, part)
-        return weights[1]
+        """exp((logit - peak) / temperature), in this thread's scratch memory, until its next call.
+
+        Questions about one row come in a run (a mask, a part of it, all), so the last row's are kept.
+        Each row keeping its own would double the memory, and new memory is what costs most here.
+        """
+        scratch = _SCRATCH
+        owner = None if scratch.row is None else scratch.row()
+        if owner is not self or scratch.temperature != temperature:
+            scratch.row = None  # should anything below fail
+            if scratch.weights.shape != self.logits.shape or scratch.weights.dtype != self.logits.dtype:
+                scratch.weights = np.empty_like(self.logits)
+            self._exponentials_into(scratch.weights, temperature)
+            scratch.row, scratch.temperature = weakref.ref(self), temperature
+        return scratch.weights
+
+    def _exponentials_into(self, out: NDArray[np.floating], temperature: float) -> None:
+        if temperature == 0:
+            out[:] = 0
+            out[int(self.logits.argmax())] = 1
+            return
+        np.subtract(self.logits, out.dtype.type(self.peak), out=out)
+        if temperature != 1:
+            out /= temperature
+        np.exp(out, out=out)
 
     def _part(
         self, start: int, stop: int, shift: float, temperature: float, mask: Mask
     ) -> NDArray[np.floating]:
+        """The exponentials of a block, relative to `shift`, times the mask."""
         part = self.logits[start:stop]
         if temperature == 0:
             weights = np.zeros_like(part)

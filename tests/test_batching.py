@@ -427,7 +427,7 @@ def test_a_language_model_is_shared_not_copied_and_not_pickled() -> None:
 # --- memory
 
 
-ROW = 2 * 8 * len(ABC)  # bytes of a row: logits and their exponentials
+ROW = 8 * len(ABC)  # bytes of a row
 
 
 @pytest.mark.parametrize("limit", [0, ROW - 1, ROW, 3 * ROW + 1, 100 * ROW])

@@ -60,7 +60,7 @@ class CachedCausalLM:
             auth_token: for gated models.
             load_in_8bit: quantise with bitsandbytes.
             batch_size: the most sequences to evaluate together; by default all that wait.
-            row_cache_bytes: limit for the logits kept; by default a sixteenth of the memory, 2 GiB at most.
+            row_cache_bytes: limit for the logits kept; by default a 256th of the memory, 1 GiB at most.
             kv_cache_bytes: limit for the keys and values kept.
             fast_linear: False keeps PyTorch's own matrix products on a CPU (see the performance notes).
             options: `dtype`, `device`, `device_map`, `trust_remote_code` (off unless asked for), and
