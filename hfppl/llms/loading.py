@@ -50,9 +50,7 @@ def hf_backend(model: Any, **kv_options: Any) -> Backend:
 def read_tokenizer(tokenizer: Any, backend: Backend, model: Any) -> tuple[Vocabulary, frozenset[int]]:
     """The vocabulary of a tokenizer, and the ids that end a text."""
     vocabulary = read_vocabulary(tokenizer, backend.n_logits)
-    return vocabulary, find_eos_token_ids(
-        tokenizer, getattr(model, "generation_config", None), vocabulary
-    )
+    return vocabulary, find_eos_token_ids(tokenizer, getattr(model, "generation_config", None), vocabulary)
 
 
 def from_function(
