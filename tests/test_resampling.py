@@ -37,10 +37,7 @@ def test_offspring_are_unbiased(scheme: str, name: str, n: int | None) -> None:
     rng = np.random.default_rng(3)
     size = len(weights) if n is None else n
     counts = np.array(
-        [
-            np.bincount(RESAMPLING_METHODS[scheme](weights, rng, n), minlength=len(weights))
-            for _ in range(800)
-        ]
+        [np.bincount(RESAMPLING_METHODS[scheme](weights, rng, n), minlength=len(weights)) for _ in range(800)]
     )
     assert (counts.sum(axis=1) == size).all()
     assert (counts[:, weights == 0] == 0).all()
