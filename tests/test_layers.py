@@ -29,6 +29,7 @@ BACKEND_FILES = {path.name for path in (PACKAGE / "llms").glob("*.py")} - {
     "__init__.py",
     "backend.py",
     "batching.py",
+    "cache_folder.py",
     "cached_causal_lm.py",
     "dead.py",
     "default_model.py",
@@ -39,6 +40,7 @@ BACKEND_FILES = {path.name for path in (PACKAGE / "llms").glob("*.py")} - {
     "prompt.py",
     "row_cache.py",
     "row_source.py",
+    "verdicts.py",
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -25,7 +25,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from hfppl.errors import ModelUnavailableError
+from ..errors import ModelUnavailableError
+from .cache_folder import cache_folder
 
 _MODEL_NAME = "SmolLM2-135M-Instruct"
 _CONVERSION = 1  # raise it when the converted files change, so that older folders are left alone
@@ -53,7 +54,7 @@ def default_model_path(*, progress: bool | None = None) -> Path:
     Raises:
         ModelUnavailableError: if the model is not in the cache and cannot be put there.
     """
-    cache = _cache_folder()
+    cache = cache_folder()
     folder = cache / f"{_MODEL_NAME}-v{_CONVERSION}"
     with _disk_errors_explained(cache):
         if _is_whole(folder):  # asked before the lock: a finished cache may be read-only
@@ -63,19 +64,6 @@ def default_model_path(*, progress: bool | None = None) -> Path:
             if not _is_whole(folder):
                 _build(folder, progress)
     return folder
-
-
-def _cache_folder() -> Path:
-    try:
-        if named := os.environ.get("HFPPL_CACHE_DIR"):
-            return Path(named).expanduser().absolute()
-        shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        # The XDG rules say that a relative path is to be ignored.
-        return (shared if shared.is_absolute() else Path.home() / ".cache") / "hfppl"
-    except RuntimeError as error:
-        raise ModelUnavailableError(
-            "there is no home folder to keep the default model in: set HFPPL_CACHE_DIR to a writable folder"
-        ) from error
 
 
 def _is_whole(folder: Path) -> bool:

@@ -4,7 +4,7 @@ A decoding step multiplies 1 to 100 rows by every weight matrix, and most of its
 default kernel is made for many rows; oneDNN's, given the weights in a blocked layout, can be several
 times faster at few, in the same float32 arithmetic (sums are taken in another order, so results differ
 by rounding). Where it is faster depends on the processor, the shape and the number of rows, so each shape
-is timed once, when a language model is made, and only shapes that gain are packed.
+is timed once on a machine (see `verdicts`), and only shapes that gain are packed.
 
 Cost: a second copy of the weights that are packed, up to the size of the model; nothing is packed if that
 would take more than half of the free memory. `HFPPL_FAST_LINEAR=0` in the environment, or
@@ -14,6 +14,7 @@ converted by `torch.utils.mkldnn` reorder every input and output.)
 """
 
 import os
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from .cache_folder import cache_folder
+from .verdicts import Verdicts
+
 ROWS_HINT = 20  # rows that the packed layout is made for; others work too
 ROW_STEPS = (4, 64)  # up to 4 rows, up to 64, more: timed at TIMED_ROWS, decided apart
 TIMED_ROWS = (1, 20, 128)
@@ -34,6 +38,7 @@ WORTH = 1.1  # times faster, from which a shape is packed
 TIMED_MODULES = 4  # of one shape, used in turn, so that weights come from memory as in a real pass
 TIMED_ROUNDS = 3
 TIMED_OPERATIONS = 1e9  # multiplications beyond which a timing is not worth its time
+SMALLEST = 2**16  # weights below which a layer is not worth it
 SAMPLES = 8  # entries of each weight that are compared before every pass
 
 
@@ -104,7 +109,9 @@ class FastLinears:
     def __init__(self, model: nn.Module, *, always: bool = False) -> None:
         self._always = always
         self._verdicts: dict[tuple[type, torch.Size], tuple[bool, ...]] = {}
-        layers: list[Any] = [module for module in model.modules() if _is_plain(module)]
+        smallest = 1 if always else SMALLEST
+        plain: list[Any] = [module for module in model.modules() if _is_plain(module)]
+        layers = [module for module in plain if module.weight.numel() >= smallest]
         n_bytes = sum(module.weight.nbytes for module in layers)
         if not layers or not _works() or n_bytes > _free_memory() / 2:
             layers = []
@@ -112,8 +119,13 @@ class FastLinears:
         for module in layers:
             shapes.setdefault((type(module), module.weight.shape), []).append(module)
         self._packed: list[_Packed] = []
+        timed = Verdicts(cache_folder() / "kernels.json")
         for shape, modules in shapes.items():
-            self._verdicts[shape] = (True,) * len(TIMED_ROWS) if always else _time(modules)
+            self._verdicts[shape] = (
+                (True,) * len(TIMED_ROWS)
+                if always
+                else timed.get(_name(shape), lambda modules=modules: _time(modules))  # type: ignore[misc]
+            )
             if self._verdicts[shape][1]:
                 self._packed += [_pack(module, self._verdicts[shape]) for module in modules]
 
@@ -211,6 +223,23 @@ def _works() -> bool:
             return torch.allclose(found, layer(rows), atol=1e-5)
     except (AttributeError, RuntimeError, TypeError):
         return False
+
+
+def _name(shape: tuple[type, torch.Size]) -> str:
+    """What a timing depends on."""
+    kind, size = shape
+    return (
+        f"{kind.__name__} {'x'.join(map(str, size))}, torch {torch.__version__} with "
+        f"{torch.get_num_threads()} threads, {_processor()}"
+    )
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):  # not Linux, or not a processor with a name
+        return platform.processor() or platform.machine()
 
 
 @torch.inference_mode()

@@ -50,7 +50,7 @@ def load_pretrained(
         target = torch.device(default if device is None else device)
     if dtype is None:
         dtype = torch.float32 if target is not None and target.type == "cpu" else "auto"
-    with _loading(name):
+    with _loading(name), _quiet(Path(name).is_dir()):
         model = transformers.AutoModelForCausalLM.from_pretrained(
             name,
             dtype=dtype,
@@ -101,3 +101,17 @@ def _loading(name: str) -> Iterator[None]:
             "Check the spelling and the network; pass a local folder if there is no network; for a gated or "
             "private model pass an access token."
         ) from error
+
+
+@contextmanager
+def _quiet(local: bool) -> Iterator[None]:
+    """No progress bar for files that are here already: it would be over before it is read."""
+    logging = transformers.utils.logging
+    shown = logging.is_progress_bar_enabled()
+    if local and shown:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if local and shown:
+            logging.enable_progress_bar()

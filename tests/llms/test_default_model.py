@@ -108,7 +108,7 @@ def test_the_environment_names_the_cache(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert default_model._cache_folder() == Path(expected)
+    assert default_model.cache_folder() == Path(expected)
 
 
 def test_a_relative_cache_folder_is_made_absolute(

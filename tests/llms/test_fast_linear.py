@@ -1,6 +1,7 @@
 """Packed linear layers compute what the layers compute, during passes of ours only."""
 
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,13 @@ from hfppl.llms.hf_plain import PlainEvaluator
 from hfppl.llms.prefix import Prefix
 
 pytestmark = pytest.mark.skipif(not fast_linear._works(), reason="torch has no packed linear layers here")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timings are remembered between processes: not those of these tests."""
+    monkeypatch.setenv("HFPPL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(fast_linear, "SMALLEST", 1)
 
 
 def test_packed_layers_equal_plain_ones() -> None:
@@ -192,3 +200,26 @@ def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_packed_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_linear, "_free_memory", lambda: 1000.0)
     assert len(FastLinears(nn.Sequential(nn.Linear(24, 40)), always=True)) == 0
+
+
+def test_what_was_timed_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[int] = []
+
+    def time_once(modules: list[nn.Module]) -> tuple[bool, ...]:
+        timed.append(len(modules))
+        return (False, True, len(timed) == 1)
+
+    monkeypatch.setattr(fast_linear, "_time", time_once)
+    for _ in range(3):
+        fast = FastLinears(nn.Sequential(nn.Linear(24, 40)))
+        assert list(fast._verdicts.values()) == [(False, True, True)]
+    assert timed == [1]
+    (tmp_path / "kernels.json").write_text("not JSON")
+    FastLinears(nn.Sequential(nn.Linear(24, 40)))
+    assert timed == [1, 1]
+
+
+def test_small_layers_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_linear, "SMALLEST", 1000)
+    monkeypatch.setattr(fast_linear, "_time", lambda modules: (True, True, True))
+    assert len(FastLinears(nn.Sequential(nn.Linear(24, 40), nn.Linear(40, 40)))) == 1
