@@ -57,11 +57,12 @@ def test_what_it_shows_is_what_the_model_prints() -> None:
 
 @pytest.mark.model
 def test_its_model_runs() -> None:
-    for block in PYTHON:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
-        check_printed(printed.getvalue())
+    printed = io.StringIO()
+    names = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(printed):
+        for block in PYTHON:
+            exec(compile(block, "README.md", "exec"), names)
+    check_printed(printed.getvalue())
 
 
 def commands() -> list[str]:
