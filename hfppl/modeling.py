@@ -1,10 +1,8 @@
 """A task as a Python class: what a particle runs, and the calls it makes."""
 
 import copy
-import functools
 import math
-from collections.abc import Callable, Coroutine, Iterable
-from contextvars import ContextVar
+from collections.abc import Coroutine, Iterable
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar, cast
 
@@ -13,15 +11,12 @@ from .distributions.distribution import Distribution
 from .errors import ArgumentError, ModelError, NoMassError
 from .numerics import check_log_factor
 from .random import TurnOverError, current_turn
+from .submodels import CALLER, SubModel, submodel
 
 __all__ = ["Model", "SubModel", "submodel"]
 
 T = TypeVar("T")
 Awaited = Coroutine[Any, Any, T]
-
-_CALLER: ContextVar["Model"] = ContextVar("hfppl_caller")
-
-# A dead particle that goes on and on is stopped after so many calls.
 
 
 class Model:
@@ -99,7 +94,7 @@ class Model:
         """
         return self._watched("intervene", self._intervene(dist, x))
 
-    def call(self, submodel: "SubModel") -> Awaited[Any]:
+    def call(self, submodel: SubModel) -> Awaited[Any]:
         """Run a submodel as part of this model. To be awaited.
 
         Returns:
@@ -197,18 +192,18 @@ class Model:
             self.score(-math.inf)
         return x
 
-    async def _call(self, submodel: "SubModel") -> Any:
+    async def _call(self, submodel: SubModel) -> Any:
         self._die_if_impossible()
         if not isinstance(submodel, SubModel):
             raise ArgumentError(
                 f"call() takes a submodel, such as `sample_word(context)`, not {submodel!r}; "
                 "an ordinary async method is awaited directly"
             )
-        token = _CALLER.set(self)
+        token = CALLER.set(self)
         try:
             return await submodel.forward()
         finally:
-            _CALLER.reset(token)
+            CALLER.reset(token)
 
     def _watched(self, name: str, call: Awaited[T]) -> Awaited[T]:
         """Remember a coroutine until it has begun, so that a forgotten `await` is noticed."""
@@ -266,77 +261,6 @@ class Model:
 
     def __copy__(self) -> "Model":
         return copy.deepcopy(self)
-
-
-class SubModel:
-    """A reusable piece of a model: `await self.call(piece)` runs its `forward`.
-
-    The calls inside it count towards the particle that called it. One object may be shared by all
-    particles, provided that `forward` keeps what it computes in local variables.
-    """
-
-    @property
-    def parent(self) -> Model:
-        """The particle that is running this submodel.
-
-        Raises:
-            ModelError: outside a `call`.
-        """
-        try:
-            return _CALLER.get()
-        except LookupError:
-            raise ModelError("a submodel runs inside a model: `await self.call(submodel)`") from None
-
-    async def forward(self) -> Any:
-        """What the submodel does. Every subclass writes its own."""
-        raise ModelError(f"{type(self).__name__} has no `async def forward(self)`")
-
-    def sample(self, dist: Distribution[T], proposal: Distribution[T] | None = None) -> Awaited[T]:
-        """See `Model.sample`."""
-        return self.parent.sample(dist, proposal)
-
-    def observe(self, dist: Distribution[T], x: T) -> Awaited[T]:
-        """See `Model.observe`."""
-        return self.parent.observe(dist, x)
-
-    def intervene(self, dist: Distribution[T], x: T) -> Awaited[T]:
-        """See `Model.intervene`."""
-        return self.parent.intervene(dist, x)
-
-    def call(self, submodel: "SubModel") -> Awaited[Any]:
-        """See `Model.call`."""
-        return self.parent.call(submodel)
-
-    def condition(self, b: Any) -> None:
-        """See `Model.condition`."""
-        self.parent.condition(b)
-
-    def score(self, score: Any) -> None:
-        """See `Model.score`."""
-        self.parent.score(score)
-
-    def twist(self, amt: Any) -> None:
-        """See `Model.twist`."""
-        self.parent.twist(amt)
-
-
-def submodel(f: Callable[..., Awaited[Any]]) -> Callable[..., SubModel]:
-    """Turn an async function whose first parameter is `self` into a submodel class.
-
-    The function's `self` offers the calls of a model: `sample`, `observe` and the rest. Calling the
-    decorated name with the other arguments makes a submodel to be run with `await self.call(...)`.
-    """
-
-    @functools.wraps(f, updated=())
-    class FunctionSubModel(SubModel):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self._args = args
-            self._kwargs = kwargs
-
-        async def forward(self) -> Any:
-            return await f(self, *self._args, **self._kwargs)
-
-    return FunctionSubModel
 
 
 def _not_begun(call: Awaited[Any]) -> bool:
