@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import ArgumentError
 from ..llms.prefix import Prefix
 from ..logits import LogitsRow, Mass
 from ..random import current_turn
@@ -44,7 +45,16 @@ class _State:
 
 __all__ = ["LMContext", "LMNextToken", "LMTokenMask"]
 
-_OWN = {"_state", "_temp", "lm", "prompt_string_length", "prompt_token_count", "show_eos", "show_prompt"}
+_OWN = {
+    "_redrawn",
+    "_state",
+    "_temp",
+    "lm",
+    "prompt_string_length",
+    "prompt_token_count",
+    "show_eos",
+    "show_prompt",
+}
 
 
 class LMContext:
@@ -70,6 +80,8 @@ class LMContext:
         temp: float = 1.0,
         show_prompt: bool = False,
         show_eos: bool = True,
+        *,
+        heal: bool = False,
     ) -> None:
         """Begin a generation.
 
@@ -79,9 +91,14 @@ class LMContext:
             temp: the logits are divided by it; 0 is the likeliest token (the first, on a tie) and no other.
             show_prompt: see above.
             show_eos: see above.
+            heal: draw the prompt's last token again, among those whose bytes begin with its bytes. A text
+                cut off where the tokenizer would not have cut it ("http:" before "//") otherwise leads the
+                model astray. The first token is then drawn from the model's distribution, conditioned on
+                beginning so, and counts as the first after the prompt; only what it adds is shown.
 
         Raises:
-            ArgumentError: for an empty prompt where there is no start token; for a negative temperature.
+            ArgumentError: for an empty prompt where there is no start token; for a negative temperature;
+                for a prompt to heal that has no token before its last, or ends with a special one.
             ContextLengthError: for a prompt longer than the model can read.
             VocabularyError: for ids that do not exist.
         """
@@ -93,8 +110,19 @@ class LMContext:
         ids = prefix.token_ids()
         self.prompt_token_count = len(ids)
         self.prompt_string_length = len(decode(lm.vocabulary.join(ids)))
-        bare = all(lm.vocabulary.special[i] for i in ids)
-        self._state = _State(prefix, b"", bare)
+        self._redrawn = b""
+        mask = None
+        if heal:
+            if prefix.parent is None or lm.vocabulary.special[prefix.token_id]:
+                raise ArgumentError("there is no ordinary token at the end of the prompt to draw again")
+            if prefix.parent.parent is None and not lm.backend.accepts_empty:
+                raise ArgumentError("a prompt to heal needs a token before its last: put something before it")
+            self._redrawn = lm.vocabulary.byte_vocab[prefix.token_id]
+            mask = lm.masks.starting_with(self._redrawn)
+            self.prompt_token_count -= 1
+            prefix = prefix.parent
+        bare = all(lm.vocabulary.special[i] for i in prefix.token_ids())
+        self._state = _State(prefix, b"", bare, mask)
 
     @classmethod
     async def create(
@@ -104,9 +132,11 @@ class LMContext:
         temp: float = 1.0,
         show_prompt: bool = False,
         show_eos: bool = True,
+        *,
+        heal: bool = False,
     ) -> "LMContext":
         """The same as the constructor, for scripts that await it."""
-        return cls(lm, prompt, temp, show_prompt, show_eos)
+        return cls(lm, prompt, temp, show_prompt, show_eos, heal=heal)
 
     # --- what can happen next
 
@@ -223,7 +253,9 @@ class LMContext:
         vocabulary = self.lm.vocabulary
         piece = vocabulary.byte_vocab[token_id]
         bare = state.bare and bool(vocabulary.special[token_id])
-        if vocabulary.strips_first_space and state.bare and not bare and piece.startswith(b" "):
+        if self._redrawn and len(state.prefix) == self.prompt_token_count:
+            piece = piece.removeprefix(self._redrawn)  # which the prompt shows already
+        elif vocabulary.strips_first_space and state.bare and not bare and piece.startswith(b" "):
             piece = piece[1:]
         self._state = _State(state.prefix.child(token_id), state.text + piece, bare)
 

@@ -172,6 +172,11 @@ class Masks:
             raise ArgumentError(f"no token has a lone surrogate in its text: {error}") from None
         return self.bytes(encoded, special=special)
 
+    def starting_with(self, beginning: "builtins.bytes") -> TokenMask:
+        """Every token whose bytes begin with `beginning`, itself included; no special ones."""
+        found = [entry.startswith(beginning) for entry in self.vocabulary.byte_vocab]
+        return self._mask(np.array(found, dtype=bool) & ~self.vocabulary.special)
+
     @functools.cached_property
     def _ids_of(self) -> "dict[builtins.bytes, list[int]]":
         ids_of: dict[builtins.bytes, list[int]] = {}
