@@ -174,7 +174,7 @@ class Model:
                 raise TurnOverError from None  # there is no value to go on with
         if proposal is None:
             return x
-        log_p = check_log_factor(await dist.log_prob(x), f"the log_prob of {dist!r}")
+        log_p = check_log_factor(await dist.log_prob(x), lambda: f"the log_prob of {dist!r}{_here()} is")
         if log_p == -math.inf:
             self.score(-math.inf)
         elif not self._dead():
@@ -183,7 +183,7 @@ class Model:
 
     async def _observe(self, dist: Distribution[T], x: T) -> T:
         self._die_if_impossible()
-        self.score(check_log_factor(await dist.log_prob(x), f"the log_prob of {dist!r}"))
+        self.score(check_log_factor(await dist.log_prob(x), lambda: f"the log_prob of {dist!r}{_here()} is"))
         return x
 
     async def _intervene(self, dist: Distribution[T], x: T) -> T:
@@ -224,9 +224,7 @@ class Model:
         return self._calls
 
     def _checked(self, value: Any, name: str) -> float:
-        turn = current_turn()
-        where = f" ({turn})" if turn is not None else ""
-        return check_log_factor(value, f"{type(self).__name__}.{name}(){where}")
+        return check_log_factor(value, lambda: f"{type(self).__name__}.{name}(){_here()} got")
 
     def _dead(self) -> bool:
         return self.weight == -math.inf
@@ -261,6 +259,12 @@ class Model:
 
     def __copy__(self) -> "Model":
         return copy.deepcopy(self)
+
+
+def _here() -> str:
+    """Which particle and step this is, for messages."""
+    turn = current_turn()
+    return "" if turn is None else f" ({turn})"
 
 
 def _not_begun(call: Awaited[Any]) -> bool:

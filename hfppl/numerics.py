@@ -1,7 +1,7 @@
 """Arithmetic in log space, in float64. `-inf` is a value, the log of zero; NaN and +inf are errors."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,20 +50,20 @@ def softmax(nums: ArrayLike) -> NDArray[np.float64]:
     return np.exp(log_softmax(nums))
 
 
-def check_log_factor(value: Any, call: str) -> float:
-    """A user's log-factor as a float.
+def check_log_factor(value: Any, call: Callable[[], str]) -> float:
+    """A log-factor as a float.
 
     Args:
         value: a number: Python's, numpy's, or a tensor of one element. In nats.
-        call: what was called with it, for the message.
+        call: begins the message, up to the number; asked only if there is one.
 
     Raises:
         NumericalError: if it is NaN or +inf.
     """
     number = float(value)
-    if math.isnan(number) or number == math.inf:
+    if not number < math.inf:  # which NaN is not either
         raise NumericalError(
-            f"{call} got {number}; a log-factor is a number of nats, or -inf for what is impossible"
+            f"{call()} {number}; a log-factor is a number of nats, or -inf for what is impossible"
         )
     return number
 
