@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 # constraints.txt takes part in the one resolve, so that a version it pins is never fetched in another.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 REQUIREMENTS := pyproject.toml constraints.txt
@@ -28,7 +29,7 @@ check: $(VENV)/dev.stamp ## run the linter, the formatter's check and the type c
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/bench.stamp model ## run the benchmarks
+bench: $(VENV)/bench.stamp $(PEERS)/peers.stamp model ## run the benchmarks
 	$(BIN)/python -m benchmarks
 
 notebook: $(VENV)/notebooks.stamp model ## open the notebooks
@@ -38,7 +39,7 @@ model: $(VENV)/dev.stamp
 	$(BIN)/hfppl fetch
 
 clean: ## remove the environment and all that was built (the model's cache stays)
-	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an installation that was cut short is done again.
@@ -51,6 +52,12 @@ $(VENV)/dev.stamp: $(REQUIREMENTS)
 
 $(VENV)/bench.stamp: $(VENV)/dev.stamp
 	$(INSTALL) -e '.[dev,bench]'
+	touch $@
+
+# What is compared with is installed apart: its requirements are not ours.
+$(PEERS)/peers.stamp: benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --disable-pip-version-check -r benchmarks/peers.txt
 	touch $@
 
 $(VENV)/notebooks.stamp: $(VENV)/dev.stamp
