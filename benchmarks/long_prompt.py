@@ -8,10 +8,10 @@ prints {"step": median seconds of a step, "extra_bytes": peak memory beyond that
 import argparse
 import json
 import random
-import resource
 import statistics
 import sys
 import time
+from pathlib import Path
 
 from hfppl.llms.default_model import default_model_path
 from hfppl.llms.hf import HFBackend
@@ -35,13 +35,13 @@ def main() -> None:
     model, _ = load_pretrained(default_model_path(), device="cpu")
     if arguments.side == "floor":
         floor(model, prompt[:10], columns[:1])
-        before = peak_bytes()
+        before = start_watching()
         seconds = floor(model, prompt, columns)[1:]
     else:
         backend = HFBackend(model, fast_linear=None if arguments.side == "engine" else False)
         backend.evaluate([Prefix.root().descend(prompt[:10])])
         backend.clear()
-        before = peak_bytes()
+        before = start_watching()
         seconds = engine(backend, prompt, columns)
     json.dump({"step": statistics.median(seconds), "extra_bytes": peak_bytes() - before}, sys.stdout)
 
@@ -60,9 +60,21 @@ def engine(backend: HFBackend, prompt: list[int], columns: list[list[int]]) -> l
     return seconds
 
 
+def start_watching() -> int:
+    """Bytes held now; what was held before no longer counts as a peak. Linux only."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return status_bytes("VmRSS")
+
+
 def peak_bytes() -> int:
-    """The most memory this process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """The most bytes held since `start_watching`."""
+    return status_bytes("VmHWM")
+
+
+def status_bytes(name: str) -> int:
+    """An entry of the process's status that counts memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 if __name__ == "__main__":

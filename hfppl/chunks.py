@@ -84,7 +84,7 @@ async def sample_word_2(
         if not await self.sample(going_on):
             break
 
-    allowed = masks.MID_PUNCTUATION - masks.MID_PUNCTUATION
+    allowed = context.lm.token_mask(())
     if allow_mid_punctuation:
         allowed = allowed | masks.MID_PUNCTUATION
     if allow_end_punctuation:

@@ -3,8 +3,9 @@
 import copy
 import functools
 import random
+import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,6 +13,27 @@ from .errors import CopyError
 from .random import Purpose, Streams
 
 _ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None), type, range})
+
+
+class Shares(Protocol):
+    """Something that particles use and never own, a language model: its parts are not copied either."""
+
+    def shared_objects(self) -> Iterable[object]:
+        """What every copy of a particle shares."""
+        ...
+
+
+_SHARED: "weakref.WeakSet[Shares]" = weakref.WeakSet()
+
+
+def share_parts(owner: Shares) -> None:
+    """From now on, `copy_attribute` and `shared_memo` leave the parts of `owner` as they are."""
+    _SHARED.add(owner)
+
+
+def shared_memo() -> dict[int, Any]:
+    """A memo for `copy.deepcopy` in which everything that is shared is its own copy."""
+    return {id(part): part for owner in list(_SHARED) for part in owner.shared_objects()}
 
 
 def copy_attribute(owner: object, name: str, value: Any, memo: dict[int, Any]) -> Any:
@@ -23,11 +45,11 @@ def copy_attribute(owner: object, name: str, value: Any, memo: dict[int, Any]) -
     kind = type(value)
     if kind in _ATOMS:
         return value
-    if kind is list and all(type(item) in _ATOMS for item in value):
-        known = memo.get(id(value))
-        if known is None:
-            known = memo[id(value)] = value.copy()
-        return known
+    if id(value) in memo:
+        return memo[id(value)]
+    if (kind is list or kind is set) and all(type(item) in _ATOMS for item in value):
+        memo[id(value)] = duplicate = value.copy()
+        return duplicate
     try:
         return copy.deepcopy(value, memo)
     except Exception as error:
@@ -43,14 +65,19 @@ def renew_generators(copies: Iterable[Any], streams: Streams, step: int, slot: i
 
     Otherwise copies of a particle would replay each other's draws.
     """
-    for index, part in enumerate(copies):
+    generators = [
+        part
+        for part in copies
+        if isinstance(part, np.random.Generator | np.random.RandomState | random.Random)
+    ]
+    for index, part in enumerate(generators):
+        words: Any = streams.seed_words(Purpose.COPY, step, slot, index)
         if isinstance(part, np.random.Generator):
-            words: Any = streams.seed_words(Purpose.COPY, step, slot, index)
             part.bit_generator.state = type(part.bit_generator)(words).state
         elif isinstance(part, np.random.RandomState):
-            part.seed(streams.seed_words(Purpose.COPY, step, slot, index).generate_state(8))
-        elif isinstance(part, random.Random):
-            part.seed(bytes(streams.seed_words(Purpose.COPY, step, slot, index).generate_state(8)))
+            part.seed(words.generate_state(8))
+        else:
+            part.seed(bytes(words.generate_state(8)))
 
 
 @functools.cache

@@ -146,7 +146,8 @@ class LogitsRow:
             return result
         np.subtract(self.logits, self.peak, out=result, dtype=np.float64)
         if temperature != 1:
-            result /= temperature
+            with np.errstate(over="ignore"):
+                result /= temperature
         result -= log_total
         if mask is not None:
             result[mask == 0] = -np.inf
@@ -201,18 +202,20 @@ class LogitsRow:
                 weights /= temperature
             np.exp(weights, out=weights)
         else:
-            # A faint subset: what is masked out lies far above the shift, and its exponential nowhere.
+            # In a faint subset, what is masked out lies far above the shift, and its exponential nowhere.
             masked = part if mask is None else np.where(mask[start:stop] > 0, part, -np.inf)
-            return np.exp((masked.astype(np.float64) - shift) / temperature)
+            with np.errstate(over="ignore"):
+                return np.exp((masked.astype(np.float64) - shift) / temperature)
         return weights if mask is None else weights * mask[start:stop]
 
     def _faint_mass(self, temperature: float, mask: NDArray[np.floating]) -> Mass:
         """A mass too small for exponentials relative to the peak: relative to the subset's own largest."""
-        logits = np.where(mask > 0, self.logits, -np.inf)
+        logits = np.where(mask > 0, self.logits, -np.inf).astype(np.float64)
         shift = float(logits.max())
         if shift == -math.inf:
             return Mass(np.zeros(1), 0.0, 0.0)
-        weights = np.exp((logits - shift) / temperature)
+        with np.errstate(over="ignore"):
+            weights = np.exp((logits - shift) / temperature)
         return Mass(_block_sums(weights, None), shift, (shift - self.peak) / temperature)
 
 

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar, cast
 
@@ -10,8 +10,8 @@ from .copying import copy_attribute, slot_names
 from .distributions.distribution import Distribution
 from .errors import ArgumentError, ModelError, NoMassError
 from .numerics import check_log_factor
-from .random import TurnOverError, current_turn
 from .submodels import CALLER, SubModel, submodel
+from .turn import Turn, TurnOverError, begin_turn, current_turn, end_turn
 
 __all__ = ["Model", "SubModel", "submodel"]
 
@@ -36,6 +36,7 @@ class Model:
         self.finished: bool = False
         self._twist: float = 0.0
         self._calls: list[tuple[str, Awaited[Any]]] = []
+        self._turn_inside: Turn | None = None
 
     # --- for subclasses to write
 
@@ -76,7 +77,7 @@ class Model:
         Returns:
             The value drawn.
         """
-        return self._watched("sample", self._sample(dist, proposal))
+        return self._watched("sample", self._in_its_turn(self._sample, dist, proposal))
 
     def observe(self, dist: Distribution[T], x: T) -> Awaited[T]:
         """Condition on `dist` having taken the value `x`; -inf if it cannot. To be awaited.
@@ -84,7 +85,7 @@ class Model:
         Returns:
             `x`.
         """
-        return self._watched("observe", self._observe(dist, x))
+        return self._watched("observe", self._in_its_turn(self._observe, dist, x))
 
     def intervene(self, dist: Distribution[T], x: T) -> Awaited[T]:
         """Force `dist` to take the value `x`, with what that brings about, at no weight. To be awaited.
@@ -92,7 +93,7 @@ class Model:
         Returns:
             `x`.
         """
-        return self._watched("intervene", self._intervene(dist, x))
+        return self._watched("intervene", self._in_its_turn(self._intervene, dist, x))
 
     def call(self, submodel: SubModel) -> Awaited[Any]:
         """Run a submodel as part of this model. To be awaited.
@@ -100,7 +101,7 @@ class Model:
         Returns:
             What the submodel returns.
         """
-        return self._watched("call", self._call(submodel))
+        return self._watched("call", self._in_its_turn(self._call, submodel))
 
     def condition(self, b: Any) -> None:
         """Require that `b` is true: otherwise the particle's weight becomes zero, and it is finished."""
@@ -156,6 +157,19 @@ class Model:
 
     # --- behind the calls
 
+    async def _in_its_turn(self, call: Callable[..., Awaited[Any]], *arguments: Any) -> Any:
+        """Run a call in this model's own turn, also inside another's, as a copy that looks ahead does."""
+        turn = current_turn()
+        if turn is None or turn.owner is self:
+            return await call(*arguments)
+        if self._turn_inside is None or not self._turn_inside.is_inside(turn):
+            self._turn_inside = turn.of_a_copy(self)
+        token = begin_turn(self._turn_inside)
+        try:
+            return await call(*arguments)
+        finally:
+            end_turn(token)
+
     async def _sample(self, dist: Distribution[T], proposal: Distribution[T] | None) -> T:
         self._die_if_impossible()
         turn = current_turn()
@@ -165,12 +179,14 @@ class Model:
         try:
             x, log_q = await source.sample()
         except NoMassError:
-            if current_turn() is None:
+            if turn is None:
                 raise
             self.score(-math.inf)
             try:
                 x, log_q = await source.sample()  # a language model has an answer for the dead
             except NoMassError:
+                if turn.is_of_a_copy:
+                    raise
                 raise TurnOverError from None  # there is no value to go on with
         if proposal is None:
             return x
@@ -233,13 +249,13 @@ class Model:
         if self.weight == -math.inf:
             self._die()
             turn = current_turn()
-            if turn is not None:
+            if turn is not None and turn.owner is self:
                 turn.question_after_death()
 
     def _die(self) -> None:
         """From here on, the language model is not troubled for this particle in this step."""
         turn = current_turn()
-        if turn is not None:
+        if turn is not None and turn.owner is self:
             turn.dead = True
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Model":
@@ -249,6 +265,8 @@ class Model:
         for name, value in self.__dict__.items():
             if name == "_calls":
                 new.__dict__[name] = []
+            elif name == "_turn_inside":
+                new.__dict__[name] = None
             else:
                 new.__dict__[name] = value if name in shared else copy_attribute(self, name, value, memo)
         for name in slot_names(type(self)):  # type: ignore[arg-type]  # classes are hashable

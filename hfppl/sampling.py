@@ -131,6 +131,8 @@ def top_p(logits: ArrayLike, p: float) -> Logits:
     if not 0 < p <= 1:
         raise ArgumentError(f"top_p keeps a mass between 0 and 1, not {p}")
     values = _vector(logits)
+    if p == 1:
+        return values.copy()
     order = np.argsort(-values, kind="stable")
     running = softmax_with_temperature(values)[order].cumsum()
     n_kept = int(running.searchsorted(p * (1 - 1e-12), side="left")) + 1

@@ -26,7 +26,7 @@ class SubModel:
 
     @property
     def parent(self) -> "Model":
-        """The particle that is running this submodel.
+        """The particle that is running this submodel. Setting it has no effect: `call` knows.
 
         Raises:
             ModelError: outside a `call`.
@@ -35,6 +35,14 @@ class SubModel:
             return CALLER.get()
         except LookupError:
             raise ModelError("a submodel runs inside a model: `await self.call(submodel)`") from None
+
+    @parent.setter
+    def parent(self, parent: object) -> None:
+        """For older subclasses, which set it to None in `__init__`."""
+
+    async def run_with_parent(self, parent: "Model") -> Any:
+        """The historical spelling of `await parent.call(self)`."""
+        return await parent.call(self)
 
     async def forward(self) -> Any:
         """What the submodel does. Every subclass writes its own."""

@@ -160,9 +160,24 @@ class RefusalError(Exception):
         self.reason = reason
 
 
+def failing_whole(lm: CachedCausalLM) -> CachedCausalLM:
+    """A language model that fails a whole batch where a function fails for one sequence of it."""
+    evaluate = lm.backend.evaluate
+
+    def evaluate_or_raise(prefixes: Any) -> Any:
+        rows = evaluate(prefixes)
+        for row in rows:
+            if isinstance(row, Exception):
+                raise row
+        return rows
+
+    lm.backend.evaluate = evaluate_or_raise  # type: ignore[method-assign]
+    return lm
+
+
 @pytest.mark.parametrize("error", [OSError(5, "broken"), RefusalError(3, reason="no"), KeyError("x")])
 async def test_an_error_reaches_all_who_wait_for_its_batch_and_nobody_else(error: Exception) -> None:
-    lm = table_lm(Flaky(error, (0, 1)), batch_size=3)
+    lm = failing_whole(table_lm(Flaky(error, (0, 1)), batch_size=3))
     prefixes = [(0, 0), (0, 1), (0, 1), (0, 2), (0, 3), (1, 0)]
     answers = await asyncio.gather(*map(lm.next_token_logprobs, prefixes), return_exceptions=True)
     assert [list(answer) for answer in answers[4:]] == rows(*prefixes[4:])
@@ -175,7 +190,7 @@ async def test_an_error_reaches_all_who_wait_for_its_batch_and_nobody_else(error
 
 
 async def test_a_stop_iteration_of_the_model_reaches_its_waiters_as_an_error() -> None:
-    lm = table_lm(Flaky(StopIteration(), (0,)))
+    lm = failing_whole(table_lm(Flaky(StopIteration(), (0,))))
     with pytest.raises(RuntimeError, match="StopIteration") as caught:
         await lm.next_token_logprobs([0])
     assert isinstance(caught.value.__cause__, StopIteration)
@@ -183,7 +198,7 @@ async def test_a_stop_iteration_of_the_model_reaches_its_waiters_as_an_error() -
 
 
 async def test_runs_that_fail_by_one_batch_each_get_an_error_of_their_own() -> None:
-    lm = table_lm(Flaky(OSError("broken"), (0,), (1,), (2,), (0, 0)))
+    lm = failing_whole(table_lm(Flaky(OSError("broken"), (0,), (1,), (2,), (0, 0))))
 
     class Start(Walk):
         def __init__(self, prompt: str) -> None:
@@ -211,7 +226,7 @@ async def test_the_second_of_three_forwards_fails_and_the_lm_is_usable_at_once()
             raise RuntimeError("out of memory")
         return LAW(prefix)
 
-    lm = table_lm(fails_once)
+    lm = failing_whole(table_lm(fails_once))
     await lm.next_token_logprobs([3])
     failed = await asyncio.gather(*(lm.next_token_logprobs([i]) for i in range(3)), return_exceptions=True)
     assert [str(error) for error in failed] == ["out of memory"] * 3

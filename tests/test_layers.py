@@ -13,14 +13,15 @@ PACKAGE = Path(__file__).parent.parent / "hfppl"
 BASE = {"errors", "numerics", "logits", "sampling"}
 ROOMS: dict[str, set[str]] = {
     "tokens": set(),
-    "random": set(),
+    "turn": set(),
+    "random": {"turn"},
     "copying": {"random"},
-    "llms": {"tokens", "random"},
-    "distributions": {"llms", "tokens", "random"},
+    "llms": {"tokens", "turn", "copying"},
+    "distributions": {"llms", "tokens", "random", "turn"},
     "submodels": {"distributions"},
-    "modeling": {"distributions", "random", "copying", "submodels"},
+    "modeling": {"distributions", "turn", "copying", "submodels"},
     "chunks": {"distributions", "modeling"},
-    "inference": {"random", "copying"},
+    "inference": {"random", "turn", "copying"},
     "util": set(),
     "cli": {"llms"},
 }

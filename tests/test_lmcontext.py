@@ -374,3 +374,8 @@ async def test_outcomes_are_listed_without_acting_on_them() -> None:
     tokens = await context.next_token().outcomes()
     assert tokens == [(0, pytest.approx(math.log(4 / 7))), (1, pytest.approx(math.log(3 / 7)))]
     assert (context.tokens, context.model_mask) == ([0], {0, 1, 2})
+
+
+@pytest.mark.parametrize("temp", [1e-31, 1e-46, 1e-310])
+def test_a_temperature_too_small_to_divide_by_is_zero(temp: float) -> None:
+    assert LMContext(table_lm(random_law(2)), "a", temp=temp).temp == 0

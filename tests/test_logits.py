@@ -124,3 +124,14 @@ def test_draws_follow_the_row() -> None:
     for index in range(4):
         error = math.sqrt(p[index] * (1 - p[index]) / len(draws))
         assert abs((draws == index).mean() - p[index]) < 5 * error
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_smallest_temperature(dtype: type) -> None:
+    row = LogitsRow(np.array([1.0, 2.0, 2.0, -np.inf], dtype=dtype))
+    mass = row.mass(1e-30)
+    assert mass.log_total == pytest.approx(math.log(2))
+    assert [row.draw(u, mass, 1e-30) for u in (0.1, 0.9)] == [1, 2]
+    assert np.exp(row.logprobs(1e-30)).tolist() == pytest.approx([0, 0.5, 0.5, 0])
+    below = np.array([1.0, 0.0, 0.0, 1.0])
+    assert row.draw(0.5, row.mass(1e-30, below), 1e-30, below) == 0

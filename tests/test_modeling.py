@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import math
 import random
 import threading
@@ -25,6 +26,8 @@ from hfppl import (
     submodel,
 )
 from hfppl.errors import ArgumentError, CopyError, ModelError, NoMassError, NumericalError
+from hfppl.inference.turns import fork
+from hfppl.random import Streams
 
 LM = table_lm(random_law(11))
 
@@ -703,3 +706,67 @@ def test_the_text_of_a_model_is_that_of_its_first_context() -> None:
     model.context = LMContext(LM, "ab", show_prompt=True)
     model.q = LMContext(LM, "b", show_prompt=True)
     assert (str(model), model.string_for_serialization()) == ("ab", "ab")
+
+
+def test_what_belongs_to_a_language_model_is_shared_by_copies() -> None:
+    lm = table_lm(random_law(5))
+
+    class Holds(Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokenizer = lm.tokenizer
+            self.words = lm.vocab
+            self.nested = {"bytes": lm.byte_vocab}
+            self.ids = set(range(50))
+
+    holder = Holds()
+    child = fork(holder, Streams(0), 1, 0)
+    assert child.tokenizer is lm.tokenizer
+    assert child.words is lm.vocab
+    assert child.nested["bytes"] is lm.byte_vocab
+    assert child.ids == holder.ids
+    assert child.ids is not holder.ids
+
+
+async def test_an_exception_that_takes_no_attributes_arrives_as_it_is() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Frozen(Exception):  # noqa: N818
+        code: int
+
+    class Fails(Model):
+        async def step(self) -> None:
+            raise Frozen(7)
+
+    with pytest.raises(Frozen) as caught:
+        await smc_standard(Fails(), 2, seed=0)
+    assert caught.value.code == 7
+
+
+async def test_an_exception_in_the_start_hook_has_a_population_too() -> None:
+    class Fails(Model):
+        async def start(self) -> None:
+            raise KeyError("no")
+
+    with pytest.raises(KeyError) as caught:
+        await smc_standard(Fails(), 2, seed=0)
+    assert list(caught.value.particles) == []
+
+
+async def test_older_subclasses_of_submodels() -> None:
+    class Old(SubModel):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parent = None
+
+        async def forward(self) -> str:
+            self.score(-1.0)
+            return type(self.parent).__name__
+
+    class Uses(Model):
+        async def step(self) -> None:
+            self.said = await Old().run_with_parent(self)
+            self.finish()
+
+    particles = await smc_standard(Uses(), 1, seed=0)
+    assert particles[0].said == "Uses"
+    assert particles.log_weights == pytest.approx(-1.0)

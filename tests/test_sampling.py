@@ -128,6 +128,7 @@ def test_truncations() -> None:
     assert kept(top_p(logits, 0.81)) == [0, 1, 2]
     assert kept(top_p(logits, 1.0)) == [0, 1, 2, 3]
     assert kept(top_p(logits, 1e-9)) == [0]
+    assert kept(top_p([0.0, -30.0, -math.inf], 1.0)) == [0, 1]
     assert kept(min_p(logits, 0.3)) == [0, 1, 2]
     assert kept(min_p(logits, 0.0)) == [0, 1, 2, 3]
     for function, bad in ((top_k, 0), (top_p, 0.0), (top_p, 1.1), (min_p, -0.1)):

@@ -296,3 +296,31 @@ def test_numpy_integers_do_as_ints() -> None:
     lm = table_lm(always(0, 1, 0, 0))
     particles = asyncio.run(smc_standard(Tokens(lm, np.int64(2)), np.int64(2), seed=np.int64(1)))
     assert [str(p) for p in particles] == ["bb", "bb"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"ess_threshold": "0.5"},
+        {"ess_threshold": None},
+        {"resampling_method": []},
+        {"on_step": 5},
+        {"move": 3},
+    ],
+    ids=str,
+)
+async def test_arguments_of_the_wrong_kind(bad: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError):
+        await smc_standard(Model(), 2, **bad)
+
+
+async def test_answers_and_settings_of_the_wrong_kind() -> None:
+    lm = table_lm(random_law(1))
+    with pytest.raises(ArgumentError, match="temperature"):
+        LMContext(lm, "a", temp=None)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="eos_token_ids"):
+        lm.eos_token_ids = 0  # type: ignore[assignment]
+    with pytest.raises(ArgumentError, match="True or False"):
+        await LMContext(lm, "a").mask_dist([0]).log_prob("no")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="as a list"):
+        LMContext(lm, {"role": "user", "content": "a"})

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
+from ..errors import NoMassError as NullMask
 from ..llms.prefix import Prefix
 from ..logits import LogitsRow, Mass
-from ..random import current_turn
 from ..tokens import TokenMask, TokenSequence, decode
+from ..turn import current_turn
 from .next_token import LMNextToken, LMTokenMask
 from .values import check_temperature
 
@@ -43,7 +44,7 @@ class _State:
         return self
 
 
-__all__ = ["LMContext", "LMNextToken", "LMTokenMask"]
+__all__ = ["LMContext", "LMNextToken", "LMTokenMask", "NullMask"]  # the last, a historical name
 
 _OWN = {
     "_redrawn",

@@ -3,10 +3,11 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..errors import NoMassError
+from ..errors import ArgumentError, NoMassError
 from ..logits import LogitsRow, Mass
-from ..random import current_turn, rng
+from ..random import rng
 from ..tokens import Token, TokenMask
+from ..turn import current_turn
 from .distribution import Distribution
 from .values import token_id_of, token_outcomes
 
@@ -97,6 +98,8 @@ class LMTokenMask(Distribution[bool]):
 
     async def log_prob(self, x: bool) -> float:
         """Log-probability of the answer, which then narrows the context's mask unless it is impossible."""
+        if x not in (True, False):
+            raise ArgumentError(f"whether the next token is in a mask is True or False, not {x!r}")
         row = await self._context._row()
         mask, mass, log_prob = self._outcome(row, bool(x))
         if log_prob > -math.inf:

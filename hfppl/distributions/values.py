@@ -31,16 +31,23 @@ def token_id_of(lm: "CachedCausalLM", value: Any) -> int:
     return lm.vocabulary.check_id(operator.index(value))
 
 
+# At a temperature below this, what is not the largest logit has no probability that a float could hold.
+_COLDEST = 1e-30
+
+
 def check_temperature(temp: float) -> float:
-    """A temperature as a float.
+    """A temperature as a float; one too small to divide by counts as 0.
 
     Raises:
         ArgumentError: if it is negative, infinite or NaN.
     """
-    value = float(temp)
+    try:
+        value = float(temp)
+    except (TypeError, ValueError):
+        value = math.nan
     if not 0 <= value < math.inf:
-        raise ArgumentError(f"a temperature is a number from 0 (the likeliest token only) up, not {temp}")
-    return value
+        raise ArgumentError(f"a temperature is a number from 0 (the likeliest token only) up, not {temp!r}")
+    return value if value >= _COLDEST else 0.0
 
 
 def token_outcomes(lm: "CachedCausalLM", logprobs: NDArray[np.floating]) -> list[tuple[Token, float]]:

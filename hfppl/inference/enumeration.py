@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ModelError
 from ..numerics import logsumexp
 from ..random import Purpose, Streams
+from ..turn import current_turn
 from .population import Particles
 from .turns import check_count, check_model, fork, take_turns
 
@@ -21,8 +22,8 @@ class ExactParticles(Particles):
 
     Attributes:
         log_z_bounds: lower and upper bound of log Z, equal if every path was followed. What was left
-            out counts in full towards the upper one, which therefore supposes that a path never gains
-            by its scores; if one has been seen to gain, it is +inf.
+            out counts in full towards the upper one, which is a bound only for models that never call
+            `score` with more than 0; if a path has been seen to gain, it is +inf.
         missed_by_proposals: the share of Z that lies on paths which some proposal cannot draw. Anything
             above 0 is mass that no sampler with these proposals finds.
     """
@@ -45,16 +46,39 @@ class Choices:
         self.taken: list[Choice] = []
         self.branches: list[tuple[Choice, ...]] = []
         self.missed = False
+        self._busy = False
 
     async def sample(self, model: Any, dist: Any, proposal: Any) -> Any:
-        """Takes the place of a draw: a value, and its probability counted in the weight."""
+        """Takes the place of a draw: a value, and its probability counted in the weight.
+
+        Raises:
+            ModelError: where the order of choices is not certain, or a copy of the particle draws.
+        """
+        turn = current_turn()
+        if turn is not None and turn.is_of_a_copy:
+            raise ModelError(
+                "a step that runs another model, such as a copy of itself, cannot be enumerated: "
+                "its draws would have to be followed apart"
+            )
+        if self._busy:
+            raise ModelError(
+                "two samples of one step were drawn at the same time (asyncio.gather, or a task), so their "
+                "order is not certain: await them one after the other to enumerate the model"
+            )
+        self._busy = True
+        try:
+            return await self._choose(model, dist, proposal)
+        finally:
+            self._busy = False
+
+    async def _choose(self, model: Any, dist: Any, proposal: Any) -> Any:
         if len(self.taken) < len(self._given):
             value, log_prob = self._given[len(self.taken)]
         else:
             outcomes = [choice for choice in await dist.outcomes() if choice[1] > -math.inf]
             if not outcomes:
                 model.condition(False)
-                return await model._sample(dist, None)  # what a dead particle goes on with
+                return await model._sample(dist, None)  # which is dead now: anything to go on with
             self.branches += [(*self.taken, other) for other in outcomes[1:]]
             value, log_prob = outcomes[0]
         self.taken.append((value, log_prob))

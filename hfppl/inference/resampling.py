@@ -182,7 +182,7 @@ def get_resampling_fn(method: str) -> ResamplingFn:
     Raises:
         ArgumentError: if there is none.
     """
-    if method not in RESAMPLING_METHODS:
+    if not isinstance(method, str) or method not in RESAMPLING_METHODS:
         raise ArgumentError(
             f"no resampling method {method!r}; choose one of {', '.join(sorted(RESAMPLING_METHODS))}"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ModelError
+from ..errors import ArgumentError, ModelError
 from ..random import Purpose, Streams
 from .genealogy import Genealogy
 from .population import Particles
@@ -42,6 +42,8 @@ class Run:
         self._n_particles = n_particles
         self._max_steps = None if max_steps is None else check_count("max_steps", max_steps)
         self._path = record_path(type(model).__name__, visualization_dir, json_file)
+        if on_step is not None and not callable(on_step):
+            raise ArgumentError(f"on_step is a function of a step's record, not {on_step!r}")
         self._on_step = on_step
         self._progress = Progress(progress)
         self.streams = Streams(seed)
@@ -110,13 +112,16 @@ class Run:
     async def move(self, particles: Sequence[Any], move: Callable[[Any], Awaitable[Any]]) -> list[Any]:
         """The population after every live particle has moved."""
         slots = [slot for slot, particle in enumerate(particles) if particle.weight > -math.inf]
+        alive = [particles[slot] for slot in slots]
+        before = [(particle.weight, particle._twist, particle.finished) for particle in alive]
         whole = [fork(particle, self.streams, self.n_steps, slot) for slot, particle in enumerate(particles)]
         moved = await take_turns(particles, slots, self.streams, Purpose.MOVE, self.n_steps, whole, act=move)
         result = list(particles)
-        for slot, particle in zip(slots, moved, strict=True):
+        for slot, particle, kept in zip(slots, moved, before, strict=True):
             if not hasattr(particle, "done_stepping"):
                 raise ModelError(f"move must return the particle to go on with, but returned {particle!r}")
-            particle.weight = particles[slot].weight
+            # Whatever the move scored on its way is its own affair.
+            particle.weight, particle._twist, particle.finished = kept
             result[slot] = particle
         return result
 

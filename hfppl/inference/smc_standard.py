@@ -13,7 +13,7 @@ from .population import Particles
 from .resampling import get_resampling_fn
 from .run import Run
 from .smc_record import SMCStep
-from .turns import check_count, check_model
+from .turns import check_count, check_fraction, check_model
 from .weights import effective_sample_size, log_mean, normalize
 
 _ROUNDING = 1e-9  # an effective sample size so little below the threshold is not below it
@@ -65,8 +65,9 @@ async def smc_standard(
     """
     check_model(model)
     n = check_count("n_particles", n_particles)
-    if not 0 <= ess_threshold <= 1:
-        raise ArgumentError(f"ess_threshold is a fraction of the particles, from 0 to 1, not {ess_threshold}")
+    check_fraction("ess_threshold", ess_threshold)
+    if move is not None and not callable(move):
+        raise ArgumentError(f"move is an async function from a particle to a particle, not {move!r}")
     resample = get_resampling_fn(resampling_method)
     run = Run(model, n, seed, max_steps, visualization_dir, json_file, progress, on_step)
 

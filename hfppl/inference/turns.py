@@ -1,15 +1,18 @@
 """Particles taking their turns: all at once, each in a task and a random stream of its own."""
 
 import asyncio
+import contextlib
 import copy
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from numbers import Real
 from typing import Any
 
-from ..copying import renew_generators
+from ..copying import renew_generators, shared_memo
 from ..errors import ArgumentError, CopyError, ModelError, NumericalError
-from ..random import Purpose, Streams, Turn, TurnOverError, begin_turn
+from ..random import Purpose, Streams
+from ..turn import Turn, TurnOverError, begin_turn
 from .population import Particles
 
 
@@ -40,9 +43,15 @@ def check_count(name: str, value: Any) -> int:
     return int(value.__index__())
 
 
+def check_fraction(name: str, value: Any) -> None:
+    """Raise an ArgumentError unless it is a number between 0 and 1."""
+    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise ArgumentError(f"{name} is a fraction, from 0 to 1, not {value!r}")
+
+
 def fork(particle: Any, streams: Streams, step: int, slot: int) -> Any:
     """A copy of a particle for a slot, with random streams of its own."""
-    parts: dict[int, Any] = {}
+    parts: dict[int, Any] = shared_memo()
     child = copy.deepcopy(particle, parts)
     if child is particle:
         raise CopyError(f"copying {type(particle).__name__} returned the same object, not a copy")
@@ -80,7 +89,7 @@ async def take_turns(
             have been cancelled. A note names the particle; the attribute `particles` holds `whole`.
     """
     turns = [
-        Turn(streams, purpose, step, slot, None if choices is None else choices[i])
+        Turn(particles[slot], streams, purpose, step, slot, None if choices is None else choices[i])
         for i, slot in enumerate(slots)
     ]
     tasks = [asyncio.ensure_future(_take_turn(particles[turn.slot], turn, act)) for turn in turns]
@@ -104,8 +113,8 @@ async def take_turns(
                 _close_forgotten(particles[turn.slot])
     if failures:
         turn, error = failures[0]
-        error.add_note(f"(raised by {turn})")
-        if whole:
+        with contextlib.suppress(Exception):  # some exception classes take no attributes
+            error.add_note(f"(raised by {turn})")
             error.particles = Particles(_untwisted(whole))  # type: ignore[attr-defined]  # nothing is lost
         raise error
     return [task.result() for task in tasks]
@@ -131,7 +140,8 @@ async def _take_turn(particle: Any, turn: Turn, act: Callable[[Any], Awaitable[A
     except Exception as error:
         forgotten = particle._forgotten_calls()
         if forgotten and not isinstance(error, ModelError):
-            error.add_note(f"self.{forgotten[0][0]}(...) was called without `await` before this")
+            with contextlib.suppress(Exception):
+                error.add_note(f"self.{forgotten[0][0]}(...) was called without `await` before this")
         raise
     if particle._forgotten_calls():
         await asyncio.sleep(0)  # a call put into a task may not have begun
@@ -145,7 +155,7 @@ async def _take_turn(particle: Any, turn: Turn, act: Callable[[Any], Awaitable[A
         raise NumericalError(
             f"the log-weight of {turn} is {particle.weight}; it must be a number of nats, or -inf"
         )
-    if particle.weight == -math.inf and not particle.done_stepping():
+    if particle.weight == -math.inf and not particle.done_stepping() and turn.purpose is not Purpose.MOVE:
         particle.finish()
     return result
 

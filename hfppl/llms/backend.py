@@ -32,11 +32,12 @@ class Backend(Protocol):
     accepts_empty: bool
     """Whether the empty sequence has a next-token distribution."""
 
-    def evaluate(self, prefixes: Sequence[Prefix]) -> Sequence[NDArray[np.floating]]:
+    def evaluate(self, prefixes: Sequence[Prefix]) -> Sequence[NDArray[np.floating] | Exception]:
         """One row of raw logits `(n_logits,)`, float32 or float64, for each sequence, in order.
 
         The sequences are distinct, within `max_context`, and not empty unless `accepts_empty`. An
-        exception fails the whole batch; the backend must then be ready for the next call.
+        exception in a row's place concerns that sequence only; one that is raised fails the whole batch,
+        and the backend must then be ready for the next call.
         """
         ...
 

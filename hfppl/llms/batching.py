@@ -5,22 +5,25 @@ request, which is when everything that can run has run up to its own request, or
 While a batch is computed, on the worker's thread, requests gather for the next.
 
 How a request ends: with its row; with the error of its own sequence, or of its batch, unchanged in
-type; or, if its task is cancelled, by leaving the batch. A batch nobody waits for is not computed.
+type; or, if its task is cancelled, by leaving the batch that is gathering.
 """
 
 import asyncio
 import copy
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as WorkerFuture
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-from ..errors import QueriesResetError
+from ..errors import HfpplError, QueriesResetError
 from ..logits import LogitsRow
 from .prefix import Prefix
 
 Answer = LogitsRow | Exception
+Result = TypeVar("Result")
 Evaluate = Callable[[Sequence[Prefix]], Sequence[Answer]]
 
 # How often the loop must come round without a new request. One round would do for particles that
@@ -35,11 +38,8 @@ class Batcher:
         """Args: `batch_limit()` is how many requests make a full batch."""
         self._evaluate = evaluate
         self._batch_limit = batch_limit
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hfppl-forward")
-        self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._lock = threading.Lock()
+        self._start_worker()
+        _BATCHERS.add(self)
 
     async def request(self, prefix: Prefix) -> LogitsRow:
         """The row of one sequence, computed together with what else is being asked for."""
@@ -52,11 +52,33 @@ class Batcher:
 
     def evaluate_now(self, prefixes: Sequence[Prefix]) -> Sequence[Answer]:
         """Blocks for one batch of its own."""
-        return self._worker.submit(self._evaluate, prefixes).result()
+        return self._submit(lambda: self._evaluate(prefixes)).result()
 
     def run(self, function: Callable[[], None]) -> None:
         """Blocks until `function` has run on the worker's thread, between two batches."""
-        self._worker.submit(function).result()
+        self._submit(function).result()
+
+    def _submit(self, function: Callable[[], Result]) -> "WorkerFuture[Result]":
+        if threading.get_ident() == self._worker_thread:
+            raise HfpplError(
+                "the language model was asked from inside its own forward pass, which would wait for itself "
+                "for ever; compute what is needed there directly"
+            )
+        return self._worker.submit(function)
+
+    def _start_worker(self) -> None:
+        """A worker that has yet to begin; in a forked process the old one's thread is not there any more."""
+        self._worker_thread: int | None = None
+        self._worker = ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix="hfppl-forward", initializer=self._name_worker
+        )
+        self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+
+    def _name_worker(self) -> None:
+        self._worker_thread = threading.get_ident()
 
     def reset(self) -> None:
         """Fail every request still waiting for a batch, from any thread."""
@@ -65,6 +87,18 @@ class Batcher:
         for loop, queue in queues:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(queue.reset)
+
+
+_BATCHERS: weakref.WeakSet[Batcher] = weakref.WeakSet()
+
+
+def _restart_workers() -> None:
+    for batcher in list(_BATCHERS):
+        batcher._start_worker()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_restart_workers)
 
 
 class _Queue:

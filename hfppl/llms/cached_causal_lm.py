@@ -1,13 +1,13 @@
 """The language model as users see it: one vocabulary, one backend, shared by all particles."""
 
-import operator
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..copying import share_parts
 from ..errors import ArgumentError, HfpplError
 from ..logits import LogitsRow
 from ..tokens import Masks, Token, TokenMask, Vocabulary
@@ -49,6 +49,9 @@ class CachedCausalLM:
         row_cache_bytes: int | None = None,
         kv_cache_bytes: int | None = None,
         fast_linear: bool | None = None,
+        timeout: float | None = None,
+        hf_opts: Mapping[str, Any] | None = None,
+        bitsandbytes_opts: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> "CachedCausalLM":
         """Load a language model and its tokenizer.
@@ -63,6 +66,9 @@ class CachedCausalLM:
             row_cache_bytes: limit for the logits kept; by default a 256th of the memory, 1 GiB at most.
             kv_cache_bytes: limit for the keys and values kept.
             fast_linear: False keeps PyTorch's own matrix products on a CPU (see the performance notes).
+            timeout: accepted for older scripts; nothing waits for a clock.
+            hf_opts: further options for transformers, as a dict; so is `bitsandbytes_opts`, for its
+                quantisation.
             options: `dtype`, `device`, `device_map`, `trust_remote_code` (off unless asked for), and
                 whatever else transformers' `from_pretrained` takes.
 
@@ -70,7 +76,14 @@ class CachedCausalLM:
             ModelUnavailableError: if it can't be had; the message says what to do.
         """
         if backend not in (None, *loading.BACKENDS):
-            raise ArgumentError(f"no backend {backend!r}; choose one of {', '.join(loading.BACKENDS)}")
+            # Not shown: scripts of older versions pass an access token in this place.
+            raise ArgumentError(
+                f"there is no such backend; choose one of {', '.join(loading.BACKENDS)}. "
+                "An access token goes into auth_token="
+            )
+        options = {**(hf_opts or {}), **options}
+        if bitsandbytes_opts:
+            options["bitsandbytes_opts"] = dict(bitsandbytes_opts)
         if auth_token is not None:
             options["token"] = auth_token
         if load_in_8bit:
@@ -140,6 +153,7 @@ class CachedCausalLM:
         self.eos_token_ids = frozenset(eos_token_ids)
         self.batch_size = batch_size
         self.masks = Masks(vocabulary, lambda: self._rows.eos_token_ids)
+        share_parts(self)
 
     # --- what it is
 
@@ -185,7 +199,9 @@ class CachedCausalLM:
 
     @eos_token_ids.setter
     def eos_token_ids(self, ids: Iterable[int]) -> None:
-        self._rows.eos_token_ids = frozenset(self.vocabulary.check_id(operator.index(i)) for i in ids)
+        if not isinstance(ids, Iterable):
+            raise ArgumentError(f"eos_token_ids is a set of token ids, not {ids!r}")
+        self._rows.eos_token_ids = frozenset(token_ids(self, ids))
 
     @property
     def batch_size(self) -> int | None:
@@ -284,6 +300,12 @@ class CachedCausalLM:
     def stats(self) -> LMStats:
         """Counts of what was asked, computed and reused, and bytes held."""
         return self._rows.stats()
+
+    def shared_objects(self) -> list[object]:
+        """What copies of a particle share: the tokenizer, the module, the vocabulary's lists."""
+        lists = [self.vocabulary.byte_vocab]
+        made = self.vocabulary.__dict__.get("str_vocab")  # if anybody has asked for it yet
+        return [self.tokenizer, self.model, *lists, *([] if made is None else [made])]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "CachedCausalLM":
         return self

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..logits import LogitsRow
-from ..random import Turn
 from ..tokens import Vocabulary
+from ..turn import Turn
 
 
 def placeholder_row(vocabulary: Vocabulary, eos_token_ids: Iterable[int], turn: Turn) -> LogitsRow:

@@ -23,20 +23,23 @@ class FunctionBackend:
         self._forward_passes = 0
         self._evaluated = 0
 
-    def evaluate(self, prefixes: Sequence[Prefix]) -> list[NDArray[np.float64]]:
-        """One call of the function for each sequence."""
+    def evaluate(self, prefixes: Sequence[Prefix]) -> list[NDArray[np.float64] | Exception]:
+        """One call of the function for each sequence; what it raises concerns that sequence only."""
         self._forward_passes += 1
-        rows = []
-        for prefix in prefixes:
-            row = np.array(self.model(prefix.token_ids()), dtype=np.float64)
-            if row.shape != (self.n_logits,):
-                raise ArgumentError(
-                    f"next_logits must return {self.n_logits} numbers, one for each token, "
-                    f"but returned an array of shape {row.shape}"
-                )
-            self._evaluated += 1
-            rows.append(row)
-        return rows
+        self._evaluated += len(prefixes)
+        return [self._row(prefix.token_ids()) for prefix in prefixes]
+
+    def _row(self, token_ids: list[int]) -> NDArray[np.float64] | Exception:
+        try:
+            row = np.array(self.model(token_ids), dtype=np.float64)
+        except Exception as error:
+            return error
+        if row.shape != (self.n_logits,):
+            return ArgumentError(
+                f"next_logits must return {self.n_logits} numbers, one for each token, "
+                f"but returned an array of shape {row.shape}"
+            )
+        return row
 
     def keep(self, prefix: Prefix) -> None:
         """Nothing makes a function cheaper."""

@@ -19,6 +19,7 @@ def load_pretrained(
     device: str | torch.device | None = None,
     device_map: Any = None,
     load_in_8bit: bool = False,
+    bitsandbytes_opts: dict[str, Any] | None = None,
     trust_remote_code: bool = False,
     **options: Any,
 ) -> tuple[Any, Any]:
@@ -33,6 +34,7 @@ def load_pretrained(
             when asked for by name: several float32 kernels are less exact there.)
         device_map: placement by accelerate, instead of `device`.
         load_in_8bit: quantise to 8 bits with bitsandbytes, which also decides the placement.
+        bitsandbytes_opts: options of transformers' `BitsAndBytesConfig`, likewise.
         trust_remote_code: whether code that comes with the checkpoint may run.
         **options: handed to the model's `from_pretrained`.
 
@@ -41,8 +43,9 @@ def load_pretrained(
     """
     name = str(model_id)
     tokenizer = load_tokenizer(name, token=token, trust_remote_code=trust_remote_code, **_of_files(options))
-    if load_in_8bit:
-        options["quantization_config"] = transformers.BitsAndBytesConfig(load_in_8bit=True)
+    if load_in_8bit or bitsandbytes_opts:
+        quantization = {"load_in_8bit": load_in_8bit} | (bitsandbytes_opts or {})
+        options["quantization_config"] = transformers.BitsAndBytesConfig(**quantization)
         device_map = "auto" if device_map is None else device_map
     target = None
     if device_map is None:

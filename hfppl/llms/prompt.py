@@ -27,6 +27,8 @@ def prompt_ids(lm: "CachedCausalLM", prompt: Any) -> list[int]:
     """
     if isinstance(prompt, str):
         ids = [int(i) for i in lm.tokenizer.encode(prompt)]
+    elif isinstance(prompt, Mapping):
+        raise ArgumentError("chat messages come as a list: [{'role': ..., 'content': ...}]")
     elif isinstance(prompt, Iterable) and not isinstance(prompt, bytes):
         items = list(prompt)
         ids = _chat_ids(lm, items) if items and isinstance(items[0], Mapping) else token_ids(lm, items)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..errors import NumericalError
 from ..logits import LogitsRow
-from ..random import current_turn
 from ..tokens import Vocabulary
+from ..turn import current_turn
 from .backend import Backend
 from .batching import Answer, Batcher
 from .dead import placeholder_row
@@ -140,8 +140,10 @@ class RowSource:
                 answers[prefix] = self._remember(prefix, logits)
         return [answers[prefix] for prefix in prefixes]
 
-    def _remember(self, prefix: Prefix, logits: NDArray[np.floating]) -> Answer:
-        """A row of V logits of its own memory; or the error that it holds a NaN."""
+    def _remember(self, prefix: Prefix, logits: NDArray[np.floating] | Exception) -> Answer:
+        """A row of V logits of its own memory; or what went wrong with it."""
+        if isinstance(logits, Exception):
+            return logits
         vocabulary = self._vocabulary
         fitted = np.empty(vocabulary.size, dtype=logits.dtype)
         n = min(vocabulary.size, len(logits))

@@ -62,7 +62,10 @@ class TokenMask(Set[int]):
         except (TypeError, OverflowError) as error:
             raise VocabularyError(f"a mask is made of token ids (ints or tokens): {error}") from None
         # Plain ids are the common case, and told apart in bulk.
-        if not isinstance(ids, np.ndarray) and any(issubclass(kind, Token) for kind in set(map(type, items))):
+        kinds = set() if isinstance(ids, np.ndarray) else set(map(type, items))
+        if bool in kinds or np.bool_ in kinds:
+            raise VocabularyError("a mask is made of token ids, not of True and False; pass a boolean array")
+        if any(issubclass(kind, Token) for kind in kinds):
             for item in items:
                 if isinstance(item, Token):
                     vocabulary.check_same(item.lm.vocabulary, f"the token {item!r}")
@@ -104,7 +107,7 @@ class TokenMask(Set[int]):
         return np.flatnonzero(self.allowed)
 
     def __and__(self, other: Any) -> Any:
-        return self._combine(np.logical_and, other)
+        return self._combine(np.logical_and, self._without_strangers(other))
 
     def __or__(self, other: Any) -> Any:
         return self._combine(np.logical_or, other)
@@ -113,7 +116,7 @@ class TokenMask(Set[int]):
         return self._combine(np.logical_xor, other)
 
     def __sub__(self, other: Any) -> Any:
-        return self._combine(np.greater, other)
+        return self._combine(np.greater, self._without_strangers(other))
 
     def __rsub__(self, other: Any) -> Any:
         return self._combine(np.less, other)
@@ -137,6 +140,22 @@ class TokenMask(Set[int]):
         """What this set holds and none of the others, each any iterable of ids."""
         return functools.reduce(lambda mask, ids: mask - self._coerce(ids), others, self)
 
+    def issubset(self, other: Iterable[int]) -> bool:
+        """Whether everything in this set is in `other`, any iterable of ids."""
+        return self <= set(other)
+
+    def issuperset(self, other: Iterable[int]) -> bool:
+        """Whether everything in `other`, any iterable of ids, is in this set."""
+        return all(item in self for item in other)
+
+    def symmetric_difference(self, other: Iterable[int]) -> "TokenMask":
+        """What is in one of the two and not in the other."""
+        return TokenMask(self.vocabulary, self.allowed ^ self._coerce(other).allowed)
+
+    def copy(self) -> "TokenMask":
+        """Itself: it never changes."""
+        return self
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TokenMask):
             return self.vocabulary == other.vocabulary and bool(np.array_equal(self.allowed, other.allowed))
@@ -155,6 +174,12 @@ class TokenMask(Set[int]):
     def __repr__(self) -> str:
         shown = ", ".join(repr(self.vocabulary.str_vocab[i]) for i in self.ids[:6])
         return f"<TokenMask of {len(self)} tokens: {shown}{', ...' if len(self) > 6 else ''}>"
+
+    def _without_strangers(self, other: Any) -> Any:
+        """What of a set of ids can matter to an intersection or a difference."""
+        if isinstance(other, TokenMask) or not isinstance(other, Set):
+            return other
+        return {item for item in other if not isinstance(item, int) or 0 <= item < len(self.allowed)}
 
     def _coerce(self, ids: "Iterable[int | Token]") -> "TokenMask":
         return TokenMask.from_ids(self.vocabulary, ids)

@@ -5,13 +5,14 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
 from .mask import TokenMask
+from .token import HasVocabulary
 from .vocabulary import Vocabulary
 
 # Marks inside a sentence, each a token of its own: comma, colon, semicolon, hyphens and dashes, quotation
@@ -50,10 +51,22 @@ class Masks:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, eos_token_ids: "Iterable[int] | Callable[[], Iterable[int]]" = ()
+        self,
+        vocabulary: Vocabulary | HasVocabulary,
+        eos_token_ids: "Iterable[int] | Callable[[], Iterable[int]]" = (),
     ) -> None:
-        """Args: `eos_token_ids` are the ids that end a text, or a function that tells which they are now."""
-        self.vocabulary = vocabulary
+        """Masks of a vocabulary, or of a language model, whose end tokens they then follow.
+
+        Args:
+            vocabulary: of which tokens.
+            eos_token_ids: the ids that end a text, or a function that tells which they are now.
+        """
+        if isinstance(vocabulary, Vocabulary):
+            self.vocabulary: Vocabulary = vocabulary
+        else:
+            lm: Any = vocabulary
+            self.vocabulary = lm.vocabulary
+            eos_token_ids = lambda: frozenset(lm.eos_token_ids)  # noqa: E731
         if callable(eos_token_ids):
             self._eos_token_ids: Callable[[], Iterable[int]] = eos_token_ids
         else:

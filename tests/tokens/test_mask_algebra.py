@@ -3,6 +3,7 @@
 import copy
 import operator
 from collections.abc import Callable, Set
+from types import SimpleNamespace
 from typing import Any
 
 import kit
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hfppl.errors import VocabularyError
-from hfppl.tokens import Token, TokenMask, Vocabulary
+from hfppl.tokens import Masks, Token, TokenMask, Vocabulary
 
 SIZE = 12
 HOLES = {3, 7}
@@ -174,3 +175,38 @@ def test_a_mask_shows_its_first_tokens():
         "<TokenMask of 12 tokens: 'a', 'b', 'c', 'd', 'e', 'f', ...>"
     )
     assert repr(TokenMask.from_ids(WHOLE, [1])) == "<TokenMask of 1 tokens: 'b'>"
+
+
+def test_ids_of_elsewhere_cannot_enter_an_intersection_or_a_difference() -> None:
+    vocabulary = kit.vocabulary("a", "b", "c")
+    mask = TokenMask.from_ids(vocabulary, [0, 1])
+    assert {0, 99} & mask == {0}
+    assert mask & {0, 99, -1} == {0}
+    assert mask - {0, 99} == {1}
+    with pytest.raises(VocabularyError):
+        mask | {99}
+
+
+def test_the_other_methods_of_a_set() -> None:
+    mask = TokenMask.from_ids(kit.vocabulary("a", "b", "c"), [0, 1])
+    assert mask.issubset({0, 1, 99})
+    assert not mask.issubset([0])
+    assert mask.issuperset([1])
+    assert not mask.issuperset({1, 99})
+    assert mask.symmetric_difference([1, 2]) == {0, 2}
+    assert mask.copy() is mask
+
+
+def test_booleans_are_no_ids() -> None:
+    vocabulary = kit.vocabulary("a", "b", "c")
+    with pytest.raises(VocabularyError, match="True and False"):
+        TokenMask.from_ids(vocabulary, [True, False, True])
+    assert TokenMask.from_ids(vocabulary, np.array([True, False, True])) == {0, 2}
+
+
+def test_masks_of_a_language_model() -> None:
+    lm = SimpleNamespace(vocabulary=kit.vocabulary("a", "b", "."), eos_token_ids={2})
+    masks = Masks(lm)
+    assert {2} == masks.EOS
+    lm.eos_token_ids = {1}
+    assert {1} == masks.EOS
