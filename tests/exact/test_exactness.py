@@ -6,13 +6,13 @@ unnormalised mass of k. Both are compared within five standard errors, over fixe
 
 import itertools
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import numpy as np
 import pytest
 
 import hfppl
-from hfppl import Particles, smc_standard, smc_steer
+from hfppl import Particles, importance_sampling, smc_standard, smc_steer
 from hfppl.inference import RESAMPLING_METHODS
 
 from .reference import REFERENCES, Reference
@@ -28,11 +28,44 @@ def steer(n: int, n_beam: int) -> Driver:
     return lambda model, seed: smc_steer(model, n, n_beam, seed=seed)
 
 
-STANDARD = [
-    (f"{method}-{threshold}-N{n}", standard(method, threshold, n))
-    for method, threshold, n in itertools.product(sorted(RESAMPLING_METHODS), (0, 0.5, 1.0), (1, 2, 5, 20))
-]
-STEER = [(f"steer-N{n}-M{m}", steer(n, m)) for n, m in itertools.product((1, 2, 5), (1, 2, 3))]
+METHODS = sorted(RESAMPLING_METHODS)
+THRESHOLDS = (0, 0.5, 1.0)
+SIZES = (1, 2, 5, 20)
+BEAMS = ((1, 2), (2, 1), (2, 3), (5, 2), (5, 3), (20, 2))
+
+Cell = tuple[str, str, Driver]  # reference model, what it is run with, the driver
+
+
+def standard_cell(name: str, method: str, threshold: float, n: int) -> Cell:
+    return name, f"{method}-{threshold}-N{n}", standard(method, threshold, n)
+
+
+def steer_cell(name: str, n: int, n_beam: int) -> Cell:
+    return name, f"steer-N{n}-M{n_beam}", steer(n, n_beam)
+
+
+def importance_cell(name: str, n: int) -> Cell:
+    return name, f"importance-N{n}", lambda model, seed: importance_sampling(model, n, seed=seed)
+
+
+def pairwise_cells() -> Iterator[Cell]:
+    """Every pair of model, method, threshold and size comes up at least once."""
+    for m, name in enumerate(REFERENCES):
+        for k, method in enumerate(METHODS):
+            yield standard_cell(name, method, THRESHOLDS[(k + m) % 3], SIZES[(k + m) % 4])
+        yield steer_cell(name, *BEAMS[m % len(BEAMS)])
+        yield steer_cell(name, *BEAMS[(m + 3) % len(BEAMS)])
+        yield importance_cell(name, SIZES[m % 4])
+
+
+def all_cells() -> Iterator[Cell]:
+    for name in REFERENCES:
+        for method, threshold, n in itertools.product(METHODS, THRESHOLDS, SIZES):
+            yield standard_cell(name, method, threshold, n)
+        for n, n_beam in BEAMS:
+            yield steer_cell(name, n, n_beam)
+        for n in SIZES:
+            yield importance_cell(name, n)
 
 
 async def estimates(reference: Reference, driver: Driver, n_runs: int) -> np.ndarray:
@@ -64,17 +97,19 @@ def z_scores(rows: np.ndarray, reference: Reference) -> np.ndarray:
     return np.where(np.abs(difference) < 1e-12, 0.0, difference / np.maximum(error, 1e-300))
 
 
-def cells(drivers: list[tuple[str, Driver]], per_reference: int) -> list[tuple[str, str, Driver]]:
-    """Each reference model with some of the drivers, so that each driver comes up in turn."""
-    chosen = []
-    order = itertools.cycle(np.random.default_rng(0).permutation(len(drivers)).tolist())
-    for name in REFERENCES:
-        chosen += [(name, *drivers[next(order)]) for _ in range(per_reference)]
-    return chosen
+CELLS = list(pairwise_cells())
+ALL_CELLS = list(all_cells())
 
 
-CELLS = cells(STANDARD, 4) + cells(STEER, 2)
-ALL_CELLS = [(name, *driver) for name in REFERENCES for driver in STANDARD + STEER]
+def test_the_cells_cover_every_pair() -> None:
+    chosen = [
+        (name, *label.split("-"))
+        for name, label, _ in CELLS
+        if label.count("-") == 2 and "steer" not in label
+    ]
+    factors = [list(REFERENCES), METHODS, [str(t) for t in THRESHOLDS], [f"N{n}" for n in SIZES]]
+    for a, b in itertools.combinations(range(4), 2):
+        assert {(cell[a], cell[b]) for cell in chosen} == set(itertools.product(factors[a], factors[b]))
 
 
 async def check(reference: Reference, driver: Driver, n_runs: int) -> np.ndarray:
@@ -88,7 +123,8 @@ async def check(reference: Reference, driver: Driver, n_runs: int) -> np.ndarray
 
 def runs_for(label: str) -> int:
     """More runs for small populations, which vary more and cost less."""
-    return 400 if "N1-" in label + "-" else 250 if "N2" in label else 150 if "N5" in label else 60
+    n = int(label.split("N")[1].split("-")[0])
+    return {1: 400, 2: 250, 5: 150, 20: 60}[n]
 
 
 @pytest.mark.parametrize(("name", "label", "driver"), CELLS, ids=[f"{n}-{lab}" for n, lab, _ in CELLS])
