@@ -151,22 +151,30 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, default=HERE / "results.md")
     arguments = parser.parse_args()
-    rows: list[Row] = []
+    rows = {row[0]: row for row in earlier_rows(arguments.output)}
     for name in arguments.names or MEASURES:
         for row in MEASURES[name](arguments.rounds):
             print(" | ".join(row), flush=True)
-            rows.append(row)
-    if not arguments.names:
-        arguments.output.write_text(table(rows, arguments.rounds))
+            rows[row[0]] = row
+            arguments.output.write_text(table(list(rows.values())))
 
 
-def table(rows: list[Row], n_rounds: int) -> str:
+def earlier_rows(page: Path) -> list[Row]:
+    """The rows of a page written before: a run of some measures leaves the others as they were."""
+    if not page.exists():
+        return []
+    cells = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
+    return [(what, aim.strip(), found) for what, aim, found in cells if what != "measure"]
+
+
+def table(rows: list[Row]) -> str:
     """The results as a page."""
     lines = [
         "# Benchmarks",
         "",
-        f"Made by `make bench` (`python -m benchmarks --rounds {n_rounds}`): both sides of a ratio in turn,",
-        "in one run; median, and range over the rounds. Ratios carry from machine to machine; times do not.",
+        "Made by `make bench` (`python -m benchmarks`; with the name of a measure, it alone is made anew):",
+        "both sides of a ratio in turn, in one run; median, and range over the rounds. Ratios carry from",
+        "machine to machine; times do not.",
         "The language model is the default one, in float32 on a CPU.",
         "",
         f"{os.cpu_count()} cores, {platform.machine()}, torch {torch.__version__} with "
