@@ -55,6 +55,7 @@ def lm_of(law: Law, name: int) -> CachedCausalLM:
 LM = lm_of(table, 1)
 OTHER = lm_of(table, 2)
 SPARSE = lm_of(sparse_table, 3)
+DENSE = lm_of(table, 3)  # the same, before a token was made impossible
 VOWELS = LM.token_mask([A, AB])
 LETTERS = LM.token_mask([A, B, AB, C])
 NO_C = LM.token_mask([A, B, AB, END])
@@ -199,7 +200,7 @@ class WildProposal(Ending):
 
     async def step(self) -> None:
         ids = self.context.tokens
-        token = await self.sample(self.context.next_token(), proposal=Transformer(OTHER, ids, temp=2.0))
+        token = await self.sample(self.context.next_token(), proposal=Transformer(DENSE, ids, temp=1.5))
         self.end_with(token)
 
 
