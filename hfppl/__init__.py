@@ -18,6 +18,7 @@ from .distributions import (
     Transformer,
 )
 from .errors import HfpplError
+from .guided import GuidedModel, steer, steer_sync
 from .inference import (
     Particles,
     SMCRecord,
@@ -38,6 +39,7 @@ __all__ = [
     "CachedCausalLM",
     "Distribution",
     "Geometric",
+    "GuidedModel",
     "HfpplError",
     "LMContext",
     "LMNextToken",
@@ -64,5 +66,7 @@ __all__ = [
     "smc_standard",
     "smc_steer",
     "softmax",
+    "steer",
+    "steer_sync",
     "submodel",
 ]

@@ -2,8 +2,10 @@
 
 HfpplError
 ├── ArgumentError        an argument that cannot be right (also a ValueError)
+├── ConstraintError      a rule that cannot be built, or is too much for its engine (also a ValueError)
 ├── ContextLengthError   more tokens than the language model can read (also a ValueError)
 ├── CopyError            a particle holds something that cannot be copied (also a TypeError)
+├── MissingLibraryError  an optional library that is not installed (also an ImportError)
 ├── ModelError           a model class that is not written as one (also a RuntimeError)
 ├── ModelUnavailableError  a language model that cannot be had (also an OSError)
 ├── NoMassError          a draw from a distribution in which nothing is possible (also a ValueError)
@@ -21,12 +23,20 @@ class ArgumentError(HfpplError, ValueError):
     """An argument that cannot be right."""
 
 
+class ConstraintError(HfpplError, ValueError):
+    """A constraint that cannot be built as it is written, or is too much for what works it out."""
+
+
 class ContextLengthError(HfpplError, ValueError):
     """More tokens than the language model can read."""
 
 
 class CopyError(HfpplError, TypeError):
     """A particle holds something that cannot be copied."""
+
+
+class MissingLibraryError(HfpplError, ImportError):
+    """A library that only part of the package needs, and that is not installed."""
 
 
 class ModelError(HfpplError, RuntimeError):

@@ -16,43 +16,49 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as WorkerFuture
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..errors import HfpplError, QueriesResetError
-from ..logits import LogitsRow
-from .prefix import Prefix
 
-Answer = LogitsRow | Exception
+Key = TypeVar("Key")
 Result = TypeVar("Result")
-Evaluate = Callable[[Sequence[Prefix]], Sequence[Answer]]
+Value = TypeVar("Value")
 
 # How often the loop must come round without a new request. One round would do for particles that
 # ask straight away; the others are for those that first yield, gather, or start tasks of their own.
 _QUIET_ROUNDS = 4
 
 
-class Batcher:
+class Batcher(Generic[Key, Value]):
     """Collects requests from any number of event loops and has them evaluated on one worker thread."""
 
-    def __init__(self, evaluate: Evaluate, batch_limit: Callable[[], int]) -> None:
-        """Args: `batch_limit()` is how many requests make a full batch."""
+    def __init__(
+        self,
+        evaluate: Callable[[Sequence[Key]], Sequence[Value | Exception]],
+        batch_limit: Callable[[], int],
+    ) -> None:
+        """Args:
+        evaluate: from keys, hashable and all different, to what each is answered; an exception in a
+            place fails that one.
+        batch_limit: `batch_limit()` is how many requests make a full batch.
+        """
         self._evaluate = evaluate
         self._batch_limit = batch_limit
         self._start_worker()
         _BATCHERS.add(self)
 
-    async def request(self, prefix: Prefix) -> LogitsRow:
-        """The row of one sequence, computed together with what else is being asked for."""
+    async def request(self, key: Key) -> Value:
+        """The answer for one key, computed together with what else is being asked for."""
         loop = asyncio.get_running_loop()
         with self._lock:
             queue = self._queues.get(loop)
             if queue is None:
                 queue = self._queues[loop] = _Queue(self, loop)
-        return await queue.request(prefix)
+        return await queue.request(key)
 
-    def evaluate_now(self, prefixes: Sequence[Prefix]) -> Sequence[Answer]:
+    def evaluate_now(self, keys: Sequence[Key]) -> Sequence[Value | Exception]:
         """Blocks for one batch of its own."""
-        return self._submit(lambda: self._evaluate(prefixes)).result()
+        return self._submit(lambda: self._evaluate(keys)).result()
 
     def run(self, function: Callable[[], None]) -> None:
         """Blocks until `function` has run on the worker's thread, between two batches."""
@@ -72,7 +78,7 @@ class Batcher:
         self._worker = ThreadPoolExecutor(
             max_workers=1, thread_name_prefix="hfppl-forward", initializer=self._name_worker
         )
-        self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = (
+        self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue[Key, Value]] = (
             weakref.WeakKeyDictionary()
         )
         self._lock = threading.Lock()
@@ -89,7 +95,7 @@ class Batcher:
                 loop.call_soon_threadsafe(queue.reset)
 
 
-_BATCHERS: weakref.WeakSet[Batcher] = weakref.WeakSet()
+_BATCHERS: weakref.WeakSet[Batcher[Any, Any]] = weakref.WeakSet()
 
 
 def _restart_workers() -> None:
@@ -101,23 +107,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_restart_workers)
 
 
-class _Queue:
+class _Queue(Generic[Key, Value]):
     """The requests of one event loop. Touched by that loop's thread only."""
 
-    def __init__(self, batcher: Batcher, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, batcher: Batcher[Key, Value], loop: asyncio.AbstractEventLoop) -> None:
         self._evaluate = batcher._evaluate
         self._worker = batcher._worker
         self._batch_limit = batcher._batch_limit
         self._loop = weakref.ref(loop)
-        self._waiting: dict[Prefix, list[asyncio.Future[LogitsRow]]] = {}
+        self._waiting: dict[Key, list[asyncio.Future[Value]]] = {}
         self._in_flight = False
         self._watching = False
         self._arrivals = 0
 
-    async def request(self, prefix: Prefix) -> LogitsRow:
+    async def request(self, key: Key) -> Value:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[LogitsRow] = loop.create_future()
-        self._waiting.setdefault(prefix, []).append(future)
+        future: asyncio.Future[Value] = loop.create_future()
+        self._waiting.setdefault(key, []).append(future)
         self._arrivals += 1
         if not self._in_flight:
             if len(self._waiting) >= self._batch_limit():
@@ -128,14 +134,14 @@ class _Queue:
             return await future
         finally:
             if future.cancelled():
-                self._withdraw(prefix, future)
+                self._withdraw(key, future)
 
-    def _withdraw(self, prefix: Prefix, future: "asyncio.Future[LogitsRow]") -> None:
-        futures = self._waiting.get(prefix, [])
+    def _withdraw(self, key: Key, future: "asyncio.Future[Value]") -> None:
+        futures = self._waiting.get(key, [])
         if future in futures:
             futures.remove(future)
             if not futures:
-                del self._waiting[prefix]
+                del self._waiting[key]
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self._watching:
@@ -156,16 +162,16 @@ class _Queue:
     def _send(self, loop: asyncio.AbstractEventLoop) -> None:
         limit = self._batch_limit()
         batch = dict(list(self._waiting.items())[:limit])
-        for prefix in batch:
-            del self._waiting[prefix]
+        for key in batch:
+            del self._waiting[key]
         self._in_flight = True
         job = self._worker.submit(self._evaluate, list(batch))
         job.add_done_callback(lambda done: self._report(done, batch))
 
     def _report(
         self,
-        done: "WorkerFuture[Sequence[Answer]]",
-        batch: "dict[Prefix, list[asyncio.Future[LogitsRow]]]",
+        done: "WorkerFuture[Sequence[Value | Exception]]",
+        batch: "dict[Key, list[asyncio.Future[Value]]]",
     ) -> None:
         """On the worker's thread: hand the answers to the loop, if there still is one."""
         loop = self._loop()
@@ -180,12 +186,12 @@ class _Queue:
     def _settle(
         self,
         loop: asyncio.AbstractEventLoop,
-        done: "WorkerFuture[Sequence[Answer]]",
-        batch: "dict[Prefix, list[asyncio.Future[LogitsRow]]]",
+        done: "WorkerFuture[Sequence[Value | Exception]]",
+        batch: "dict[Key, list[asyncio.Future[Value]]]",
     ) -> None:
         self._in_flight = False
         error = done.exception()
-        answers: Sequence[Answer | BaseException] = [error] * len(batch) if error else done.result()
+        answers: Sequence[Value | BaseException] = [error] * len(batch) if error else done.result()
         for futures, answer in zip(batch.values(), answers, strict=True):
             for future in futures:
                 if future.done():

@@ -224,31 +224,63 @@ class CachedCausalLM:
 
     # --- questions
 
-    async def next_token_logprobs(self, token_ids: Iterable[int | Token]) -> NDArray[np.floating]:
+    async def next_token_logprobs(
+        self, token_ids: Iterable[int | Token], constraint: Any = None, prefix: str | bytes = ""
+    ) -> NDArray[np.floating]:
         """Log-probabilities of the next token, (V,) nats, -inf where an id has no token.
 
         Concurrent calls are answered in one batch.
 
         Args:
             token_ids: ids or tokens, not text.
+            constraint: see `next_token_logits`; the rest is then normalised.
+            prefix: see `next_token_logits`.
         """
-        return _logprobs(await self.row(self.prefix(token_ids)))
+        allowed = self._allowed(constraint, prefix)
+        return _logprobs(await self.row(self.prefix(token_ids)), allowed)
 
-    def next_token_logprobs_unbatched(self, token_ids: Iterable[int | Token]) -> NDArray[np.floating]:
+    def next_token_logprobs_unbatched(
+        self, token_ids: Iterable[int | Token], constraint: Any = None, prefix: str | bytes = ""
+    ) -> NDArray[np.floating]:
         """`next_token_logprobs`, blocking."""
-        return _logprobs(self.row_now(self.prefix(token_ids)))
+        allowed = self._allowed(constraint, prefix)
+        return _logprobs(self.row_now(self.prefix(token_ids)), allowed)
 
-    async def next_token_logits(self, prompt: Any) -> NDArray[np.floating]:
+    async def next_token_logits(
+        self, prompt: Any, constraint: Any = None, prefix: str | bytes = ""
+    ) -> NDArray[np.floating]:
         """Raw logits of the next token, (V,), -inf where an id has no token. Nothing is sampled.
 
         Args:
             prompt: a text, token ids, or chat messages.
-        """
-        return (await self.row(self.prompt_prefix(prompt))).logits.copy()
+            constraint: from `hfppl.constraints`; what it does not allow next is at -inf, the rest is as
+                it was. End tokens are allowed where the text may end.
+            prefix: the end of the prompt that belongs to the constrained text already; by default that
+                begins with the next token.
 
-    def next_token_logits_unbatched(self, prompt: Any) -> NDArray[np.floating]:
+        Raises:
+            ArgumentError: for a prefix that the constraint does not allow.
+        """
+        allowed = self._allowed(constraint, prefix)
+        return _logits(await self.row(self.prompt_prefix(prompt)), allowed)
+
+    def next_token_logits_unbatched(
+        self, prompt: Any, constraint: Any = None, prefix: str | bytes = ""
+    ) -> NDArray[np.floating]:
         """`next_token_logits`, blocking."""
-        return self.row_now(self.prompt_prefix(prompt)).logits.copy()
+        allowed = self._allowed(constraint, prefix)
+        return _logits(self.row_now(self.prompt_prefix(prompt)), allowed)
+
+    def _allowed(self, constraint: Any, prefix: str | bytes) -> TokenMask | None:
+        if constraint is None:
+            if prefix:
+                raise ArgumentError("a prefix is the part of the prompt that a constraint is about: pass one")
+            return None
+        state = constraint.start(self)
+        if not state.advance_bytes(prefix.encode() if isinstance(prefix, str) else prefix):
+            raise ArgumentError(f"the constraint does not allow a text that begins with {prefix!r}")
+        mask: TokenMask = state.mask()
+        return mask
 
     def prefix(self, token_ids_: Iterable[int | Token]) -> Prefix:
         """The shared node of a sequence of ids.
@@ -278,6 +310,10 @@ class CachedCausalLM:
     def row_now(self, prefix: Prefix) -> LogitsRow:
         """`row`, blocking."""
         return self._rows.row_now(prefix)
+
+    def known_row(self, prefix: Prefix) -> LogitsRow | None:
+        """The logits of what follows a sequence, if they are in memory. Asks the model nothing."""
+        return self._rows.peek(prefix)
 
     # --- memory
 
@@ -320,5 +356,9 @@ class CachedCausalLM:
         return f"<CachedCausalLM on {self.device}, {self.vocab_size} tokens>"
 
 
-def _logprobs(row: LogitsRow) -> NDArray[np.floating]:
-    return row.logprobs().astype(row.logits.dtype)
+def _logprobs(row: LogitsRow, allowed: TokenMask | None) -> NDArray[np.floating]:
+    return row.logprobs(mask=None if allowed is None else allowed.factors).astype(row.logits.dtype)
+
+
+def _logits(row: LogitsRow, allowed: TokenMask | None) -> NDArray[np.floating]:
+    return row.logits.copy() if allowed is None else np.where(allowed.allowed, row.logits, -np.inf)

@@ -32,9 +32,7 @@ class RowCache:
 
     def get(self, prefix: Prefix) -> LogitsRow | None:
         """The row of a sequence, if it is still in anybody's hands."""
-        row = None
-        if prefix.row is not None and prefix.row[0] == self._generation:
-            row = prefix.row[1]()
+        row = self.peek(prefix)
         with self._lock:
             if row is None:
                 self.misses += 1
@@ -43,6 +41,12 @@ class RowCache:
             if prefix in self._rows:
                 self._rows.move_to_end(prefix)
         return row
+
+    def peek(self, prefix: Prefix) -> LogitsRow | None:
+        """The same, for one who only looks: nothing is counted, and nothing stays longer for it."""
+        if prefix.row is None or prefix.row[0] != self._generation:
+            return None
+        return prefix.row[1]()
 
     def put(self, prefix: Prefix, row: LogitsRow) -> None:
         """Remember a row."""

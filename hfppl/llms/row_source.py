@@ -12,7 +12,7 @@ from ..logits import LogitsRow
 from ..tokens import Vocabulary
 from ..turn import current_turn
 from .backend import Backend
-from .batching import Answer, Batcher
+from .batching import Batcher
 from .dead import placeholder_row
 from .prefix import Prefix
 from .prompt import check_length
@@ -20,6 +20,9 @@ from .row_cache import RowCache
 
 # A batch's rows are held until its particles have drawn; this many bytes of them at a time.
 _BATCH_ROW_BYTES = 2**28
+
+
+Answer = LogitsRow | Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class RowSource:
         self._backend = backend
         self._vocabulary = vocabulary
         self._cache = RowCache(_default_cache_bytes() if row_cache_bytes is None else row_cache_bytes)
-        self._batcher = Batcher(self._evaluate, self._batch_limit)
+        self._batcher: Batcher[Prefix, LogitsRow] = Batcher(self._evaluate, self._batch_limit)
         self._requests = 0
         self._batch_sizes: dict[int, int] = {}
 
@@ -78,6 +81,10 @@ class RowSource:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def peek(self, prefix: Prefix) -> LogitsRow | None:
+        """The row of a sequence if it is in memory. Asks nothing, counts nothing."""
+        return self._cache.peek(prefix)
 
     def keep(self, prefix: Prefix) -> None:
         """Evaluate a sequence, and keep what makes its continuations cheap."""

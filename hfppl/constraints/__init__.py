@@ -1,0 +1,9 @@
+"""Rules for texts: regular expressions, JSON schemas, grammars, lists, and checkers written in Python."""
+
+from .choice import Choice, Lark
+from .combined import And, Not, TokenLimit
+from .constraint import Constraint, State
+from .predicate import Predicate
+from .regex import Regex
+
+__all__ = ["And", "Choice", "Constraint", "Lark", "Not", "Predicate", "Regex", "State", "TokenLimit"]

@@ -1,0 +1,138 @@
+"""One token of a text under a constraint: drawn, weighed, and taken into the constraint's state."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..constraints import State
+from ..distributions import LMContext, TokenCategorical
+from ..errors import ArgumentError
+from ..logits import LogitsRow
+from ..modeling import submodel
+from ..random import rng
+from ..tokens import Token, TokenMask
+from ..turn import current_turn
+from .rejection import draw_allowed
+
+MAX_TESTS = 1000
+
+# From log-probabilities of the next token to those to draw it from; or another language model's context.
+Proposal = Callable[[NDArray[np.float64]], Any] | LMContext | None
+
+
+@submodel
+async def next_allowed_token(
+    self: Any, context: LMContext, state: State, proposal: Proposal = None, max_tests: int = MAX_TESTS
+) -> Token | None:
+    """Sample the next token among those that a constraint allows, and go on with it.
+
+    The weight is multiplied by the probability that the next token is one of them, or by an unbiased
+    estimate of it where the constraint is slow to say which they are (`Predicate`).
+
+    Args:
+        context: the text.
+        state: the constraint's, which is advanced along with the context.
+        proposal: where to draw from instead: a context of another language model over the same
+            vocabulary, which is advanced too, or a function from log-probabilities (V,) to such.
+        max_tests: how many tokens a slow checker is asked about at most. Where that many are all
+            refused, the particle dies; estimates stay unbiased.
+
+    Returns:
+        The token; None if the particle has died.
+    """
+    turn = current_turn()
+    if state.is_lazy and (turn is None or turn.choices is None):
+        token = await _by_rejection(self.parent, context, state, proposal, max_tests)
+    else:
+        token = await token_within(self.parent, context, state.mask(), proposal)
+    if token is not None:
+        state.advance(token)
+    return token
+
+
+async def token_within(model: Any, context: LMContext, mask: TokenMask, proposal: Proposal) -> Token | None:
+    """Sample the next token in a mask."""
+    await model.observe(context.mask_dist(mask), True)
+    if _is_dead(model):
+        return None
+    if proposal is None:
+        token = await model.sample(context.next_token())
+    elif isinstance(proposal, LMContext):
+        await model.intervene(proposal.mask_dist(mask), True)
+        if _is_dead(model):
+            return None
+        token = await model.sample(context.next_token(), proposal=proposal.next_token())
+    else:
+        row = _proposed(context, proposal, await context.logprobs())
+        token = await model.sample(context.next_token(), proposal=TokenCategorical(context.lm, row))
+    return None if _is_dead(model) else token
+
+
+async def any_token(context: LMContext, proposal: Proposal) -> tuple[int, float]:
+    """A token drawn without being taken, and the log of how much likelier the target makes it."""
+    row, temperature, target = await _row_to_draw_from(context, proposal)
+    mask = context.model_mask.factors
+    mass = row.mass(temperature, mask)
+    token_id = row.draw(rng().random(), mass, temperature, mask)
+    if proposal is None:
+        return token_id, 0.0
+    log_p = target.log_prob(token_id, context._mass(target), context.temp)
+    return token_id, log_p - row.log_prob(token_id, mass, temperature)
+
+
+async def _by_rejection(
+    model: Any, context: LMContext, state: State, proposal: Proposal, max_tests: int
+) -> Token | None:
+    row, temperature, target = await _row_to_draw_from(context, proposal)
+    candidates = (context.model_mask & state.candidates()).factors
+    token_id, log_mass = draw_allowed(row, temperature, candidates, state.allows, rng(), max_tests)
+    if token_id is None:
+        model.condition(False)
+        return None
+    whole = context._mass(target)
+    if proposal is None:
+        model.score(log_mass - whole.log_total)
+    else:
+        log_p = target.log_prob(token_id, whole, context.temp)
+        log_q = row.log_prob(token_id, row.mass(temperature, candidates), temperature)
+        log_share = log_mass - row.mass(temperature, candidates).log_total
+        model.score(log_share + log_p - log_q)
+    if isinstance(proposal, LMContext):
+        await model.intervene(proposal.next_token(), token_id)
+    await model.intervene(context.next_token(), token_id)
+    return None if _is_dead(model) else Token(context.lm, token_id)
+
+
+async def _row_to_draw_from(context: LMContext, proposal: Proposal) -> tuple[LogitsRow, float, LogitsRow]:
+    """The row to draw from, its temperature, and the row of the target."""
+    target = await context._row()
+    if proposal is None:
+        return target, context.temp, target
+    if isinstance(proposal, LMContext):
+        return await proposal._row(), proposal.temp, target
+    return LogitsRow(_proposed(context, proposal, context._logprobs(target))), 1.0, target
+
+
+def _proposed(
+    context: LMContext, proposal: Callable[[NDArray[np.float64]], Any], logprobs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What a function makes of log-probabilities, -inf where these are."""
+    row = np.array(proposal(logprobs.copy()), dtype=np.float64)
+    if row.shape != logprobs.shape:
+        raise ArgumentError(
+            f"the proposal made {row.shape} of {logprobs.shape} log-probabilities; it must keep their number"
+        )
+    row[logprobs == -np.inf] = -np.inf
+    if row.max() == -math.inf and logprobs.max() > -math.inf:
+        raise ArgumentError(
+            f"the proposal leaves none of the possible next tokens of {context!r} possible; "
+            "it must be able to draw whatever the rule allows"
+        )
+    return row
+
+
+def _is_dead(model: Any) -> bool:
+    return bool(model.weight == -math.inf)
