@@ -20,6 +20,9 @@ from .constraint import Beginning, Constraint, State
 _HEADER = '%llguidance {"no_forcing": true}\n'
 _NO_TOKEN_FITS = {"NoExtension", "NoExtensionBias"}
 _MASKS_KEPT = 256
+_NO_TEXT = b"\xff"
+# Ten times llguidance's own limit, which repeats inside repeats such as `(\w{1,20} ?){1,100}` soon pass.
+_WORK_PER_MASK = 2_000_000
 
 
 class Grammar(Constraint):
@@ -79,7 +82,9 @@ class GrammarState(State):
 
     def _advance_bytes(self, data: bytes) -> bool:
         self._mask = None
-        return self._matchers.consume(self._matcher, self._matchers.tokens.bytes_as_ids(data))
+        return _NO_TEXT not in data and self._matchers.consume(
+            self._matcher, self._matchers.tokens.bytes_as_ids(data)
+        )
 
     def _part_ways(self) -> None:
         self._matcher = self._matcher.deep_copy()
@@ -97,7 +102,8 @@ class _Matchers:
         import llguidance
 
         self.tokens = _tokens_of(vocabulary)
-        self.first = llguidance.LLMatcher(self.tokens.tokenizer, grammar, log_level=0)
+        limits = llguidance.LLParserLimits(step_lexer_fuel=_WORK_PER_MASK)
+        self.first = llguidance.LLMatcher(self.tokens.tokenizer, grammar, log_level=0, limits=limits)
         self._check(self.first)
         self._vocabulary = vocabulary
         self._masks: OrderedDict[bytes, TokenMask] = OrderedDict()
@@ -138,11 +144,11 @@ class _Matchers:
         for token_id, piece in pieces.items():
             if piece not in found:
                 twin = self.tokens.id_of.get(piece)
-                found[piece] = (
-                    bool(plain[twin])
-                    if twin is not None
-                    else matcher.validate_tokens(ids := self.tokens.bytes_as_ids(piece)) == len(ids)
-                )
+                if twin is not None:
+                    found[piece] = bool(plain[twin])
+                else:
+                    ids = self.tokens.bytes_as_ids(piece)
+                    found[piece] = _NO_TEXT not in piece and matcher.validate_tokens(ids) == len(ids)
             allowed[token_id] = found[piece]
         return TokenMask(self._vocabulary, allowed)
 
@@ -166,8 +172,8 @@ class _Matchers:
 class _Tokens:
     """A vocabulary for llguidance: its own ids, one that never comes as the end, then one for each byte.
 
-    The last are for texts that do not come in tokens. A byte-fallback token of 0xFF takes no part: no
-    text holds that byte, and llguidance marks special tokens with it.
+    The last are for texts that do not come in tokens. What holds a byte 0xFF takes no part: no text
+    does, and llguidance marks special tokens with it.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -178,7 +184,7 @@ class _Tokens:
         self.eos_token_id = size
         self.special_token_ids = [*np.flatnonzero(vocabulary.special).tolist(), size]
         ours = [
-            entry if exists and (special or not entry.startswith(b"\xff")) else b""
+            entry if exists and (special or _NO_TEXT not in entry) else b""
             for entry, exists, special in zip(
                 vocabulary.byte_vocab, vocabulary.exists, vocabulary.special, strict=True
             )
@@ -191,12 +197,12 @@ class _Tokens:
         self.tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(self))
 
     def __call__(self, text: bytes) -> list[int]:
-        """llguidance's question how a text is tokenized, to which masks need no answer."""
+        """How a text is tokenized, which llguidance need not know for a mask but asks."""
         return self.bytes_as_ids(text)
 
     def bytes_as_ids(self, data: bytes) -> list[int]:
         """Ids, one a byte, that llguidance reads as `data`."""
-        return [self._first_byte + byte if byte < 255 else self.eos_token_id for byte in data]
+        return [self._first_byte + byte for byte in data]
 
 
 @functools.lru_cache(maxsize=8)
