@@ -5,21 +5,26 @@ import json
 import os
 import platform
 import random
+import re
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import numpy as np
 import torch
 
 import hfppl
 from hfppl import CachedCausalLM
+from hfppl.constraints import JsonSchema, Regex
 from hfppl.llms.default_model import default_model_path
 
 from . import bookkeeping, scaling
+from .constrained import IPV4, SCHEMA
 from .floor import floor, generate
 from .hard_constraints import N_PARTICLES, N_TOKENS, PROMPT, masks_of, run
 from .timing import Ratio, ratio, take_turns
@@ -77,10 +82,66 @@ def llamppl(n_rounds: int) -> Iterator[Row]:
 
 def in_environment(python: Path, module: str, cached: bool) -> float:
     """Seconds of the second run of two; the first warms up."""
-    script = [str(python), str(HERE / "hard_constraints.py"), module, str(default_model_path())]
-    script += ["2" if cached or module == "hfppl" else "1"] + (["--cache-prompt"] if cached else [])
-    done = subprocess.run(script, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout.strip().splitlines()[-1])[-1])
+    arguments = [module, str(default_model_path()), "2" if cached or module == "hfppl" else "1"]
+    found = script(python, "hard_constraints.py", *arguments, *(["--cache-prompt"] if cached else []))
+    return float(found[-1])
+
+
+def script(python: Path, name: str, *arguments: str) -> Any:
+    """What a script of this folder prints last, as JSON."""
+    command = [str(python), str(HERE / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def constrained(n_rounds: int) -> Iterator[Row]:
+    """A JSON object and an IPv4 address, beside outlines and genlm-control."""
+    aims = {("json", "outlines"): ">= 2.5", ("json", "genlm"): ">= 25", ("ipv4", "outlines"): ">= 2.5"}
+    names = {"outlines": "outlines 1.3.3", "genlm": "genlm-control 0.4.1"}
+    tasks = {"json": "JSON object", "ipv4": "IPv4 address"}
+    valid: dict[str, list[bool]] = {}
+    for task, task_name in tasks.items():
+        for peer, peer_name in names.items():
+            name = f"{task_name}, N=20: tokens/s over those of {peer_name}"
+            if not PEER_PYTHON.exists():
+                yield name, aims.get((task, peer), ""), f"not measured: no {PEER_PYTHON}"
+                continue
+            rounds = []
+            for _ in range(n_rounds):
+                speed = {}
+                for library, python in ((peer, PEER_PYTHON), ("hfppl", Path(sys.executable))):
+                    # The first run of a process warms up, and builds what the rule needs.
+                    last = script(python, "constrained.py", library, str(default_model_path()), task, "2")[-1]
+                    speed[library] = last["tokens"] / last["seconds"]
+                    checks = valid.setdefault(f"{library}, {task}", [])
+                    checks += [is_valid(task, text) for text in last["texts"]]
+                rounds.append(speed["hfppl"] / speed[peer])
+            yield name, aims.get((task, peer), ""), str(Ratio(tuple(rounds)))
+    for what, checks in valid.items():
+        yield (
+            f"texts that obey the rule: {what}",
+            "all" if "hfppl" in what else "",
+            f"{sum(checks)} of {len(checks)}",
+        )
+
+
+def is_valid(task: str, text: str) -> bool:
+    """Whether a text obeys the rule of a task."""
+    if task == "ipv4":
+        return re.fullmatch(IPV4, text) is not None
+    try:
+        return jsonschema.Draft202012Validator(SCHEMA).is_valid(json.loads(text))
+    except json.JSONDecodeError:
+        return False
+
+
+def masks(n_rounds: int) -> Iterator[Row]:
+    """What a grammar's mask costs, a step of a particle's."""
+    lm = CachedCausalLM.from_pretrained(backend="mock")
+    for name, rule in (("JSON object", JsonSchema(SCHEMA)), ("IPv4", Regex(IPV4))):
+        found = [bookkeeping.microseconds_per_mask(lm, rule) for _ in range(max(5, n_rounds))]
+        text = f"{statistics.median(found):.0f} ({min(found):.0f} to {max(found):.0f})"
+        yield f"mask and advance a step, microseconds, {name}, V=49,152", "", text
 
 
 def long_prompt(n_rounds: int) -> Iterator[Row]:
@@ -141,6 +202,8 @@ MEASURES: dict[str, Callable[[int], Iterator[Row]]] = {
     "long_prompt": long_prompt,
     "growth": growth,
     "llamppl": llamppl,
+    "constrained": constrained,
+    "masks": masks,
 }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 import hfppl
 from hfppl import CachedCausalLM
+from hfppl.constraints import Constraint
 from hfppl.llms.function import LongestMatchTokenizer
 from hfppl.llms.mock import MockBackend
 from hfppl.tokens import Vocabulary
@@ -61,3 +62,22 @@ def microseconds_per_particle_step(size: int, n_runs: int) -> list[float]:
         asyncio.run(hfppl.smc_standard(model, N_PARTICLES, seed=seed))
         results.append((time.process_time() - start) * 1e6 / (N_PARTICLES * N_STEPS))
     return results[1:]
+
+
+def microseconds_per_mask(lm: CachedCausalLM, rule: Constraint, n_texts: int = 50) -> float:
+    """Of a mask and of taking a token that it allows, averaged over random texts of the rule."""
+    rng = np.random.default_rng(0)
+    seconds, n_steps = 0.0, 0
+    for _ in range(n_texts):
+        state = rule.start(lm)
+        token_id = -1
+        while token_id not in lm.eos_token_ids:
+            start = time.process_time()
+            mask = state.mask()
+            seconds += time.process_time() - start
+            token_id = int(rng.choice(mask.ids))
+            start = time.process_time()
+            state.advance(token_id)
+            seconds += time.process_time() - start
+            n_steps += 1
+    return seconds * 1e6 / n_steps

@@ -239,6 +239,12 @@ class Model:
         self._calls[:] = [(name, call) for name, call in self._calls if _not_begun(call)]
         return self._calls
 
+    def _token_count(self) -> int:
+        """Tokens drawn so far, in all the contexts among the attributes."""
+        from .distributions import LMContext
+
+        return sum(value.token_count for value in self.__dict__.values() if isinstance(value, LMContext))
+
     def _checked(self, value: Any, name: str) -> float:
         return check_log_factor(value, lambda: f"{type(self).__name__}.{name}(){_here()} got")
 

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "hfppl"
 
 # A room, and the rooms it may import from besides itself and those that import nothing.
-BASE = {"errors", "numerics", "logits", "sampling"}
+BASE = {"errors", "numerics", "logits", "sampling", "display"}
 ROOMS: dict[str, set[str]] = {
     "tokens": set(),
     "turn": set(),
@@ -22,7 +22,12 @@ ROOMS: dict[str, set[str]] = {
     "modeling": {"distributions", "turn", "copying", "submodels"},
     "chunks": {"distributions", "modeling"},
     "inference": {"random", "turn", "copying"},
+    "constraints": {"tokens"},
+    "guided": {"constraints", "distributions", "inference", "llms", "modeling", "random", "tokens", "turn"},
+    "viz": {"inference"},
     "util": set(),
+    "glyphs": set(),
+    "plot": {"distributions", "inference", "llms", "glyphs"},
     "cli": {"llms"},
 }
 HEAVY = {"torch", "transformers", "safetensors", "gguf"}

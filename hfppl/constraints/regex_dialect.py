@@ -109,8 +109,9 @@ def _parse(pattern: str, flags: int) -> Any:
             ) from None
         except (re.error, OverflowError) as error:
             raise ConstraintError(str(error)) from error
-        except ValueError as error:  # flags that exclude each other
-            raise ConstraintError(f"{error}; if it asks for (?u), pass ascii=False") from error
+        except ValueError as error:
+            advice = "; for (?u), pass ascii=False" if "UNICODE" in str(error) else ""
+            raise ConstraintError(f"{error}{advice}") from error
 
 
 def _sequence(items: Any, flags: int, at_start: bool, at_end: bool) -> str | None:

@@ -2,6 +2,7 @@
 
 import math
 
+from ..display import Bars
 from ..errors import ArgumentError
 from ..random import rng
 from .distribution import Distribution
@@ -34,3 +35,9 @@ class Bernoulli(Distribution[bool]):
     async def argmax(self, idx: int) -> bool:
         """The likelier value for 0, the other for 1."""
         return (self.p > 0.5) == (idx == 0)
+
+    def _bars(self) -> Bars:
+        return Bars([("True", self.p), ("False", 1 - self.p)])
+
+    def __repr__(self) -> str:
+        return f"Bernoulli({self.p:g})"

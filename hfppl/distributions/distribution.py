@@ -1,7 +1,9 @@
 """What a model can sample from and observe."""
 
+import html
 from typing import Generic, TypeVar
 
+from ..display import Bars, bars_html
 from ..errors import ModelError
 
 T = TypeVar("T")
@@ -40,3 +42,11 @@ class Distribution(Generic[T]):
         """Do what drawing `x` would do besides; False if that cannot be done."""
         await self.log_prob(x)
         return True
+
+    def _bars(self) -> Bars | None:
+        """What a notebook shows: probabilities known without asking anybody. None for no picture."""
+        return None
+
+    def _repr_html_(self) -> str | None:
+        bars = self._bars()
+        return None if bars is None else f"<code>{html.escape(repr(self))}</code>{bars_html(bars)}"

@@ -3,6 +3,7 @@
 import math
 import operator
 
+from ..display import Bars
 from ..errors import ArgumentError
 from ..random import rng
 from .distribution import Distribution
@@ -37,3 +38,10 @@ class Geometric(Distribution[int]):
     async def argmax(self, idx: int) -> int:
         """The value of rank `idx`, the likeliest first."""
         return idx + 1
+
+    def _bars(self) -> Bars:
+        rows = [(str(n), self.p * (1 - self.p) ** (n - 1)) for n in range(1, 11)]
+        return Bars(rows, ("11 and more", (1 - self.p) ** 10))
+
+    def __repr__(self) -> str:
+        return f"Geometric({self.p:g})"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..display import Bars, bars_html, note, prompt_and_text_html, visible
 from ..errors import ArgumentError
 from ..errors import NoMassError as NullMask
 from ..llms.prefix import Prefix
@@ -13,7 +14,7 @@ from ..logits import LogitsRow, Mass
 from ..tokens import TokenMask, TokenSequence, decode
 from ..turn import current_turn
 from .next_token import LMNextToken, LMTokenMask
-from .values import check_temperature
+from .values import check_temperature, token_bars
 
 if TYPE_CHECKING:
     from ..llms import CachedCausalLM
@@ -201,6 +202,26 @@ class LMContext:
             row = self._remember(self._state, self.lm.row_now(self._state.prefix))
         return self._logprobs(row)
 
+    def partial_pieces(self) -> dict[int, bytes]:
+        """What the next token would add to the text, by id, where that is not all of its bytes.
+
+        So it is for the first token of a text whose first space is the tokenizer's own, and for one that
+        stands in for the last token of a prompt (`heal`). Empty everywhere else.
+        """
+        hidden = self._hidden_beginning()
+        if not hidden:
+            return {}
+        vocabulary = self.lm.vocabulary
+        ids = self.lm.masks.starting_with(hidden)
+        return {i: vocabulary.byte_vocab[i][len(hidden) :] for i in ids}
+
+    def _hidden_beginning(self) -> bytes:
+        """What the text does not show of the next token's bytes, should it begin with that."""
+        state = self._state
+        if self._redrawn and len(state.prefix) == self.prompt_token_count:
+            return self._redrawn  # which the prompt shows already
+        return b" " if state.bare and self.lm.vocabulary.strips_first_space else b""
+
     def __str__(self) -> str:
         state = self._state
         data = self.lm.vocabulary.join(state.prefix.token_ids()) if self.show_prompt else state.text
@@ -213,7 +234,34 @@ class LMContext:
         return self._state.text
 
     def __repr__(self) -> str:
-        return f"<LMContext {str(self)!r}>"
+        prompt, text = self._prompt_and_text()
+        return f"<LMContext {visible(prompt, 40, end=True)} + {visible(text, 60, end=True)}>"
+
+    def _repr_html_(self) -> str:
+        state = self._state
+        notes = [f"prompt of {self.prompt_token_count} tokens, {self.token_count} since"]
+        notes += [f"temperature {self._temp:g}"] if self._temp != 1 else []
+        notes += [f"next token one of {len(state.mask):,}"] if state.mask is not None else []
+        bars = self._known_bars()
+        page = prompt_and_text_html(*self._prompt_and_text()) + note(", ".join(notes))
+        return page if bars is None else page + note("next token:") + bars_html(bars)
+
+    def _prompt_and_text(self) -> tuple[str, str]:
+        """All of the prompt's text, and what has been added to it."""
+        state = self._state
+        data = self.lm.vocabulary.join(state.prefix.token_ids())
+        prompt = data[: len(data) - len(state.text)]
+        if len(state.prefix) == self.prompt_token_count:
+            prompt += self._redrawn
+        return decode(prompt), decode(state.text)
+
+    def _known_row(self) -> LogitsRow | None:
+        """The row of the next token, if somebody has asked for it before."""
+        return self._state.row or self.lm.known_row(self._state.prefix)
+
+    def _known_bars(self) -> Bars | None:
+        row = self._known_row()
+        return None if row is None else token_bars(self.lm, self._logprobs(row))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "LMContext":
         new = type(self).__new__(type(self))
@@ -254,10 +302,9 @@ class LMContext:
         vocabulary = self.lm.vocabulary
         piece = vocabulary.byte_vocab[token_id]
         bare = state.bare and bool(vocabulary.special[token_id])
-        if self._redrawn and len(state.prefix) == self.prompt_token_count:
-            piece = piece.removeprefix(self._redrawn)  # which the prompt shows already
-        elif vocabulary.strips_first_space and state.bare and not bare and piece.startswith(b" "):
-            piece = piece[1:]
+        hidden = b"" if bare else self._hidden_beginning()
+        if hidden:
+            piece = piece.removeprefix(hidden)
         self._state = _State(state.prefix.child(token_id), state.text + piece, bare)
 
     def _narrow(self, mask: TokenMask, row: LogitsRow, mass: Mass) -> None:

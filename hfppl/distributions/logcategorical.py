@@ -6,6 +6,7 @@ import operator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..display import Bars, likeliest
 from ..errors import ArgumentError
 from ..logits import LogitsRow
 from ..random import rng
@@ -60,3 +61,9 @@ class LogCategorical(Distribution[int]):
     async def argmax(self, idx: int) -> int:
         """The index of rank `idx`, the likeliest first; of equals, the lower first."""
         return int(np.argsort(-self._row.logits, kind="stable")[idx])
+
+    def _bars(self) -> Bars:
+        return likeliest(np.exp(self.log_probs), str)
+
+    def __repr__(self) -> str:
+        return f"<LogCategorical of {len(self._row.logits)}: {self._bars().in_words(3)}>"

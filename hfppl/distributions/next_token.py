@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..display import Bars
 from ..errors import ArgumentError, NoMassError
 from ..logits import LogitsRow, Mass
 from ..random import rng
@@ -64,6 +65,9 @@ class LMNextToken(Distribution[Token]):
         """Add a token to the context, whatever its probability. Asks the language model nothing."""
         self._context._append(token_id_of(self._context.lm, x))
         return True
+
+    def _bars(self) -> Bars | None:
+        return self._context._known_bars()
 
     def __repr__(self) -> str:
         return f"<next token of {self._context!r}>"
@@ -133,6 +137,12 @@ class LMTokenMask(Distribution[bool]):
         if turn is not None and turn.dead:
             return bool(rng().random() < 0.5), -math.inf
         raise NoMassError("nothing is possible here: every token is masked out or has probability zero")
+
+    def _bars(self) -> Bars | None:
+        row = self._context._known_row()
+        if row is None:
+            return None
+        return Bars([(str(answer), math.exp(self._outcome(row, answer)[2])) for answer in (True, False)])
 
     def __repr__(self) -> str:
         return f"<is the next token of {self._context!r} in {self.mask!r}?>"

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..display import Bars
 from ..errors import ArgumentError
 from ..random import rng
 from ..tokens import Token
 from .distribution import Distribution
 from .logcategorical import float_row
-from .values import token_id_of
+from .values import token_bars, token_id_of
 
 if TYPE_CHECKING:
     from ..llms import CachedCausalLM
@@ -58,3 +59,9 @@ class TokenCategorical(Distribution[Token]):
         """The token of rank `idx`, the likeliest first, and its log-probability."""
         token_id = int(np.argsort(-self._row.logits, kind="stable")[idx])
         return Token(self.lm, token_id), await self.log_prob(token_id)
+
+    def _bars(self) -> Bars:
+        return token_bars(self.lm, self.log_probs)
+
+    def __repr__(self) -> str:
+        return f"<TokenCategorical: {self._bars().in_words(3)}>"

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ..display import Bars, visible
 from ..random import rng
-from ..tokens import Token
+from ..tokens import Token, decode
 from .distribution import Distribution
-from .values import check_temperature, token_id_of, token_outcomes
+from .values import check_temperature, token_bars, token_id_of, token_outcomes
 
 if TYPE_CHECKING:
     from ..llms import CachedCausalLM
@@ -44,4 +45,10 @@ class Transformer(Distribution[Token]):
         return token_outcomes(self.lm, logprobs)
 
     def __repr__(self) -> str:
-        return f"Transformer({self.lm!r}, {len(self._prefix)} tokens, temp={self.temp})"
+        prompt = decode(self.lm.vocabulary.join(self.prompt))
+        temp = f", temp={self.temp:g}" if self.temp != 1 else ""
+        return f"<Transformer after {visible(prompt, 60, end=True)}{temp}>"
+
+    def _bars(self) -> Bars | None:
+        row = self.lm.known_row(self._prefix)
+        return None if row is None else token_bars(self.lm, row.logprobs(self.temp))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..display import Bars, likeliest, token_label
 from ..errors import ArgumentError, VocabularyError
 from ..tokens import Token
 
@@ -53,3 +54,8 @@ def check_temperature(temp: float) -> float:
 def token_outcomes(lm: "CachedCausalLM", logprobs: NDArray[np.floating]) -> list[tuple[Token, float]]:
     """The possible tokens of a row of log-probabilities, and these."""
     return [(Token(lm, i), float(logprobs[i])) for i in np.flatnonzero(logprobs > -np.inf).tolist()]
+
+
+def token_bars(lm: "CachedCausalLM", logprobs: NDArray[np.floating]) -> Bars:
+    """The likeliest tokens of a row of log-probabilities, to be shown."""
+    return likeliest(np.exp(logprobs), lambda i: token_label(lm.byte_vocab[i]))

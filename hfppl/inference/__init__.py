@@ -4,7 +4,7 @@ from .enumeration import ExactParticles, enumerate_exact
 from .importance import importance_sampling
 from .population import Particles
 from .resampling import RESAMPLING_METHODS
-from .smc_record import SMCRecord, SMCStep
+from .smc_record import RunInfo, SMCRecord, SMCStep
 from .smc_standard import smc_standard
 from .smc_steer import smc_steer
 
@@ -12,6 +12,7 @@ __all__ = [
     "RESAMPLING_METHODS",
     "ExactParticles",
     "Particles",
+    "RunInfo",
     "SMCRecord",
     "SMCStep",
     "enumerate_exact",

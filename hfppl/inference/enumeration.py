@@ -1,5 +1,6 @@
 """The exact posterior of a model, by taking every path through its discrete choices."""
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from ..numerics import logsumexp
 from ..random import Purpose, Streams
 from ..turn import current_turn
 from .population import Particles
+from .progress import Progress
 from .turns import check_count, check_model, fork, take_turns
 
 _WAVE = 256  # paths followed side by side, so that their language-model requests share batches
@@ -30,6 +32,14 @@ class ExactParticles(Particles):
 
     log_z_bounds: tuple[float, float]
     missed_by_proposals: float
+
+    def _summary(self) -> str:
+        lower, upper = self.log_z_bounds
+        parts = [f"{len(self)} paths", f"log Z {lower:z.3f}" + (f" to {upper:z.3f}" if upper > lower else "")]
+        parts += [f"{self.n_unfinished} unfinished"] if self.n_unfinished else []
+        missed = self.missed_by_proposals
+        parts += [f"{missed:.2%} out of the proposals' reach"] if missed > 0 else []
+        return ", ".join(parts)
 
 
 class Choices:
@@ -96,6 +106,7 @@ async def enumerate_exact(
     max_paths: int = 100_000,
     min_prob: float = 0.0,
     max_steps: int | None = None,
+    progress: bool | None = None,
 ) -> ExactParticles:
     """The exact posterior and Z of a model with discrete choices, by following every one of them.
 
@@ -108,6 +119,8 @@ async def enumerate_exact(
         max_paths: at most so many paths are followed at a time, the likeliest.
         min_prob: paths whose weight falls below this are not followed.
         max_steps: stop after so many steps; unfinished paths count as in the other drivers.
+        progress: show a line that tells how far it is; by default in a terminal or a notebook, after two
+            seconds.
 
     Returns:
         One particle for each possible path, with bounds of log Z for what was not followed.
@@ -122,20 +135,19 @@ async def enumerate_exact(
         raise ArgumentError(f"min_prob is a probability below 1, not {min_prob}")
     if max_steps is not None:
         check_count("max_steps", max_steps)
-    paths = _Paths(max_paths, math.log(min_prob) if min_prob > 0 else -math.inf)
-
-    frontier = [_Path(fork(model, paths.streams, 0, 0), missed=False)]
-    if not frontier[0].model.done_stepping():
-        frontier = await paths.expand(frontier, Purpose.START, 0)
-    ended: list[_Path] = []
-    step = 0
-    while True:
-        ended += [path for path in frontier if path.model.done_stepping()]
-        frontier = [path for path in frontier if not path.model.done_stepping()]
-        if not frontier or step == max_steps:
-            return paths.result(ended, frontier)
-        step += 1
-        frontier = await paths.expand(frontier, Purpose.STEP, step)
+    with contextlib.closing(Progress(progress)) as shown:
+        paths = _Paths(max_paths, math.log(min_prob) if min_prob > 0 else -math.inf, shown)
+        frontier = [_Path(fork(model, paths.streams, 0, 0), missed=False)]
+        if not frontier[0].model.done_stepping():
+            frontier = await paths.expand(frontier, Purpose.START, 0)
+        step = 0
+        while True:
+            paths.ended += [path for path in frontier if path.model.done_stepping()]
+            frontier = [path for path in frontier if not path.model.done_stepping()]
+            if not frontier or step == max_steps:
+                return paths.result(frontier)
+            step += 1
+            frontier = await paths.expand(frontier, Purpose.STEP, step)
 
 
 class _Path:
@@ -146,11 +158,17 @@ class _Path:
         self.missed = missed
 
 
-class _Paths:
-    """The paths being followed, and the mass of those that are not."""
+def _models(paths: Sequence[_Path]) -> list[Any]:
+    return [path.model for path in paths]
 
-    def __init__(self, max_paths: int, log_min_prob: float) -> None:
+
+class _Paths:
+    """The paths being followed, those that have ended, and the mass of those that were left out."""
+
+    def __init__(self, max_paths: int, log_min_prob: float, progress: Progress) -> None:
         self.streams = Streams(0)  # for copies of the user's generators; nothing is drawn
+        self.ended: list[_Path] = []
+        self._progress = progress
         self._max_paths = max_paths
         self._log_min_prob = log_min_prob
         self._left_out: list[float] = []
@@ -158,6 +176,7 @@ class _Paths:
 
     async def expand(self, paths: list[_Path], purpose: Purpose, step: int) -> list[_Path]:
         """Every way in which the paths can take one step."""
+        n_before = len(self.ended)
         children: list[_Path] = []
         waiting: list[tuple[_Path, tuple[Choice, ...]]] = [(path, ()) for path in paths]
         while waiting:
@@ -174,6 +193,7 @@ class _Paths:
                     self._gains |= particle.weight > _log_weight(path, made.taken) + _ROUNDING
                 waiting += [(path, branch) for branch in made.branches]
             waiting = self._promising(waiting, self._max_paths - len(children))
+            self._progress.show_paths(step, lambda: _models(self.ended[:n_before] + children), len(waiting))
         return children
 
     def _promising(
@@ -188,12 +208,13 @@ class _Paths:
         self._left_out += [log_weights[i] for i in order[len(kept) :]]
         return [waiting[i] for i in kept]
 
-    def result(self, finished: list[_Path], unfinished: list[_Path]) -> ExactParticles:
+    def result(self, unfinished: list[_Path]) -> ExactParticles:
         """All paths as particles."""
+        finished = self.ended
         log_z = logsumexp([path.model.weight for path in finished])
         left_out = self._left_out + [path.model.weight for path in unfinished]
         missed = logsumexp([path.model.weight for path in finished if path.missed])
-        particles = ExactParticles([path.model for path in finished + unfinished], None, log_z)
+        particles = ExactParticles(_models(finished + unfinished), None, log_z)
         upper = math.inf if left_out and self._gains else logsumexp([log_z, *left_out])
         particles.log_z_bounds = (log_z, upper)
         particles.missed_by_proposals = math.exp(missed - log_z) if missed > -math.inf else 0.0

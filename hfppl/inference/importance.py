@@ -32,7 +32,8 @@ async def importance_sampling(
         visualization_dir: folder to write the record to, texts included.
         json_file: name of the record, within that folder if one is given.
         seed: fixes every draw; without it, one number is taken from numpy's global generator.
-        progress: show a progress bar; by default in a terminal.
+        progress: show a line that tells how the run goes; by default in a terminal or a notebook,
+            after two seconds.
         max_steps: stop after so many steps; particles that have not finished count neither in the
             posterior nor in log Z.
         on_step: called with each step's record.
@@ -45,7 +46,17 @@ async def importance_sampling(
     """
     check_model(model)
     n = check_count("n_particles", n_particles)
-    run = Run(model, n, seed, max_steps, visualization_dir, json_file, progress, on_step)
+    run = Run(
+        model,
+        n,
+        seed,
+        max_steps,
+        visualization_dir,
+        json_file,
+        progress,
+        on_step,
+        driver="importance_sampling",
+    )
 
     with run:
         particles = await run.start()

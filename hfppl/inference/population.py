@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..display import Bars, bars_html, visible
 from ..errors import NoMassError
 from ..numerics import as_float64, logsumexp
 from .weights import effective_sample_size, normalize
 
 if TYPE_CHECKING:
     from .smc_record import SMCRecord
+
+_N_SHOWN = 20  # lines of texts in a table
 
 
 class Particle(Protocol):
@@ -129,33 +132,27 @@ class Particles(list[Any]):
         )
 
     def __repr__(self) -> str:
-        return "\n".join([self._summary(), *(f"  {p:7.4f}  {_short(text)}" for text, p in self._rows())])
+        bars = self._bars(100)
+        lines = [f"  {p:7.4f}  {label}" for label, p in bars.rows]
+        if bars.rest is not None:
+            label, p = bars.rest
+            lines.append(f"  {p:7.4f}  ({label})")
+        return "\n".join([self._summary(), *lines])
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td style='text-align:right'>{p:.4f}</td>"
-            f"<td><meter min=0 max=1 value='{p:.4f}'></meter></td>"
-            f"<td style='text-align:left'><code>{html.escape(_short(text, 300))}</code></td></tr>"
-            for text, p in self._rows()
-        )
-        return (
-            f"<p>{html.escape(self._summary())}</p>"
-            "<table><tr><th>probability</th><th></th><th style='text-align:left'>text</th></tr>"
-            f"{rows}</table>"
-        )
+        return f"<div>{html.escape(self._summary())}</div>{bars_html(self._bars(300))}"
 
     def _summary(self) -> str:
         se = self.log_marginal_likelihood_se
-        log_z = f"log Z {self.log_marginal_likelihood:.3f}" + (f" ± {se:.3f}" if se is not None else "")
+        log_z = f"log Z {self.log_marginal_likelihood:z.3f}" + (f" ± {se:.3f}" if se is not None else "")
         parts = [f"{len(self)} particles", f"ESS {self.ess:.1f}", log_z]
         parts += [f"{self.n_dead} dead"] if self.n_dead else []
         parts += [f"{self.n_unfinished} unfinished"] if self.n_unfinished else []
         return ", ".join(parts)
 
-    def _rows(self) -> list[tuple[str, float]]:
-        return list(self.posterior().items())[:20]
-
-
-def _short(text: str, limit: int = 100) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= limit else shown[: limit - 4] + " ..." + shown[-1]
+    def _bars(self, limit: int) -> Bars:
+        posterior = list(self.posterior().items())
+        n_shown = _N_SHOWN if len(posterior) <= _N_SHOWN else _N_SHOWN - 1
+        rows = [(visible(text, limit), p) for text, p in posterior[:n_shown]]
+        others = posterior[n_shown:]
+        return Bars(rows, (f"{len(others):,} more", sum(p for _, p in others)) if others else None)

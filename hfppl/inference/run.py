@@ -14,12 +14,13 @@ from ..random import Purpose, Streams
 from .genealogy import Genealogy
 from .population import Particles
 from .progress import Progress
-from .smc_record import SMCRecord, SMCStep, record_path
+from .record_file import RecordFile, record_path
+from .smc_record import RunInfo, SMCRecord, SMCStep
 from .turns import check_count, fork, take_turns
 
 
 class Run:
-    """One run of a driver. As a context manager, it writes the record at the end, even if the run failed.
+    """One run of a driver. As a context manager, it keeps the record's file, also if the run fails.
 
     Attributes:
         streams: the random streams.
@@ -37,31 +38,40 @@ class Run:
         json_file: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
         on_step: Callable[[SMCStep], None] | None = None,
+        *,
+        driver: str,
+        resampling_method: str | None = None,
+        ess_threshold: float | None = None,
+        n_beam: int | None = None,
     ) -> None:
         self._model = model
         self._n_particles = n_particles
         self._max_steps = None if max_steps is None else check_count("max_steps", max_steps)
-        self._path = record_path(type(model).__name__, visualization_dir, json_file)
+        name = type(model).__name__
+        path = record_path(name, visualization_dir, json_file)
         if on_step is not None and not callable(on_step):
             raise ArgumentError(f"on_step is a function of a step's record, not {on_step!r}")
         self._on_step = on_step
         self._progress = Progress(progress)
         self.streams = Streams(seed)
         self.n_steps = 0
-        self.record = SMCRecord(n_particles, keep_texts=self._path is not None)
+        threshold = None if ess_threshold is None else float(ess_threshold)
+        info = RunInfo(name, driver, n_particles, self.streams.seed, resampling_method, threshold, n_beam)
+        self.record = SMCRecord(n_particles, keep_texts=path is not None, run=info)
+        self._file = None if path is None else RecordFile(path, self.record)
 
     def __enter__(self) -> "Run":
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)  # fail now rather than at the end
+        if self._file is not None:
+            self._file.write()  # empty as it is: fail now rather than at the end
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.close()
-        if self._path is not None:
+        if self._file is not None:
             try:
-                self.record.save(self._path)
+                self._file.write()
             except OSError as failure:
                 if error is None:
                     raise
@@ -105,7 +115,9 @@ class Run:
     def take_down(self, particles: Sequence[Any], ancestors: NDArray[np.int64], resampled: bool) -> None:
         """Add a step to the record, and show it to whoever watches."""
         step = self.record.add(particles, ancestors, resampled)
-        self._progress.show(step)
+        if self._file is not None:
+            self._file.update()
+        self._progress.show(step, particles)
         if self._on_step is not None:
             self._on_step(step)
 

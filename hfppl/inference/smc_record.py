@@ -1,19 +1,42 @@
-"""What happened at each step of a run, and the file it can be kept in."""
+"""What happened at each step of a run."""
 
-import json
-import math
 import os
-import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .weights import effective_sample_size, log_mean
+
+if TYPE_CHECKING:
+    from ..viz import Picture
+
+
+class RunInfo(NamedTuple):
+    """What a run was asked to do.
+
+    Attributes:
+        model: name of the model's class.
+        driver: name of the driver.
+        n_particles: how many particles it has.
+        seed: the seed of all its draws, also where it was not given.
+        resampling_method: the resampling scheme; None if there is none.
+        ess_threshold: the fraction of `n_particles` below which the effective sample size brings about
+            resampling; None where that is not the rule.
+        n_beam: continuations of each particle at a step, in SMC steering; None elsewhere.
+    """
+
+    model: str
+    driver: str
+    n_particles: int
+    seed: int
+    resampling_method: str | None = None
+    ess_threshold: float | None = None
+    n_beam: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +51,7 @@ class SMCStep:
         log_weights: (N,) nats, twists included.
         finished: (N,) which particles have taken their last step.
         texts: (N,) what the particles show; None unless texts are kept.
+        seconds: from the beginning of the run to the end of this step; None if nobody measured it.
     """
 
     number: int
@@ -36,6 +60,11 @@ class SMCStep:
     log_weights: NDArray[np.float64]
     finished: NDArray[np.bool_]
     texts: tuple[str, ...] | None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        self.log_weights.flags.writeable = False
+        self.finished.flags.writeable = False
 
     @property
     def ess(self) -> float:
@@ -44,22 +73,30 @@ class SMCStep:
 
     @property
     def log_mean_weight(self) -> float:
-        """Log of the mean weight, twists included."""
+        """Log of the mean weight, twists included: the estimate of log Z so far."""
         return log_mean(self.log_weights)
 
 
 class SMCRecord:
     """The steps of a run: ancestors and weights always, texts only when asked for.
 
-    `to_json()` writes the format of this family's particle viewer: a list of steps, each with a mode
-    ("init", "smc_step" or "resample"), and for each particle its text, log-weight and increment.
+    `show()` draws it. `to_json()` writes the format of this family's particle viewer, a list of steps,
+    with what that format lacks beside it; `load()` reads it.
+
+    Attributes:
+        n_particles: how many particles the run has.
+        keep_texts: whether the steps hold the particles' texts.
+        run: what the run was asked to do; None if it is not known.
+        steps: the steps taken so far.
     """
 
-    def __init__(self, n: int, keep_texts: bool = True) -> None:
+    def __init__(self, n: int, keep_texts: bool = True, run: RunInfo | None = None) -> None:
         """Args: `n` is the number of particles."""
         self.n_particles = n
         self.keep_texts = keep_texts
+        self.run = run
         self.steps: list[SMCStep] = []
+        self._began = time.perf_counter()
 
     def add(
         self, particles: Sequence[Any], ancestors: Sequence[int] | NDArray[np.int64], resampled: bool
@@ -73,71 +110,69 @@ class SMCRecord:
             log_weights=np.array([p.weight for p in particles], dtype=np.float64),
             finished=np.array([p.done_stepping() for p in particles], dtype=bool),
             texts=texts,
+            seconds=round(time.perf_counter() - self._began, 6),
         )
-        step.log_weights.flags.writeable = False
-        step.finished.flags.writeable = False
         self.steps.append(step)
         return step
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """The steps in the viewer's format."""
-        before = np.zeros(self.n_particles)
-        history = []
-        for step in self.steps:
-            before = before[list(step.ancestors)]
-            mode = "init" if step.number == 1 else "resample" if step.resampled else "smc_step"
-            texts = step.texts or ("",) * len(step.log_weights)
-            history.append(
-                {
-                    "step": step.number,
-                    "mode": mode,
-                    "ancestors": list(step.ancestors),
-                    "particles": [
-                        {
-                            "contents": text if "<<<" in text and ">>>" in text else f"<<<>>>{text}",
-                            "logweight": _number(weight),
-                            "weight_incr": _number(weight - old if old > -math.inf else -math.inf),
-                        }
-                        for text, weight, old in zip(texts, step.log_weights, before, strict=True)
-                    ],
-                }
-            )
-            before = step.log_weights
-        return history
+        from .record_format import step_entry
+
+        return [step_entry(self, index) for index in range(len(self.steps))]
 
     def to_json(self) -> str:
-        """The steps in the viewer's format, as strict JSON."""
-        return json.dumps(self.history, allow_nan=False)
+        """The steps in the viewer's format, as strict JSON, one step a line."""
+        from .record_format import join_lines, step_line
+
+        return "".join(join_lines([step_line(self, index) for index in range(len(self.steps))]))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write `to_json()` to a file, whole or not at all."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.to_json())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-        return target
+        from .record_file import write_whole
 
+        return write_whole(path, [self.to_json()])
 
-def record_path(
-    model_name: str,
-    visualization_dir: str | os.PathLike[str] | None,
-    json_file: str | os.PathLike[str] | None,
-) -> Path | None:
-    """Where a run's record goes: `json_file`, within `visualization_dir` if given; None for nowhere."""
-    if visualization_dir is None:
-        return None if json_file is None else Path(json_file)
-    if json_file is None:
-        json_file = f"{model_name}-{datetime.now():%Y%m%d-%H%M%S-%f}.json"
-    return Path(visualization_dir) / json_file
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "SMCRecord":
+        """The record in a file that `save`, or a driver's `json_file`, has written.
 
+        A file in the viewer's older format, without our additions, is read as far as it goes: `run` and
+        the steps' `seconds` are None, and of the finished particles only the dead are known as such.
 
-def _number(value: float) -> str:
-    return "-Infinity" if value == -math.inf else repr(float(value))
+        Raises:
+            ArgumentError: if the file is not such a record, saying what is wrong with it.
+            OSError: if it cannot be read.
+        """
+        from .record_format import read_record
+
+        return read_record(path)
+
+    def to_html(self) -> str:
+        """The picture of the run: one HTML page that needs nothing else."""
+        from ..viz import to_html
+
+        return to_html(self)
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write `to_html()` to a file, whole or not at all."""
+        from .record_file import write_whole
+
+        return write_whole(path, [self.to_html()])
+
+    def show(self, path: str | os.PathLike[str] | None = None) -> "Picture":
+        """The picture of the run, to look at.
+
+        In a notebook, as the last line of a cell, the picture appears below it. Elsewhere it is saved
+        and opened in the browser, and a line on stderr says where it is.
+
+        Args:
+            path: where to save it; by default a temporary file, and in a notebook nowhere.
+
+        Returns:
+            The picture, which notebooks display.
+        """
+        from ..viz import show
+
+        return show(self, path)

@@ -47,7 +47,8 @@ async def smc_standard(
         json_file: name of the record, within that folder if one is given.
         resampling_method: "multinomial", "stratified", "systematic", "residual" or "ssp".
         seed: fixes every draw; without it, one number is taken from numpy's global generator.
-        progress: show a progress bar; by default in a terminal.
+        progress: show a line that tells how the run goes; by default in a terminal or a notebook,
+            after two seconds.
         max_steps: stop after so many steps; particles that have not finished count neither in the
             posterior nor in log Z.
         on_step: called with each step's record.
@@ -69,7 +70,19 @@ async def smc_standard(
     if move is not None and not callable(move):
         raise ArgumentError(f"move is an async function from a particle to a particle, not {move!r}")
     resample = get_resampling_fn(resampling_method)
-    run = Run(model, n, seed, max_steps, visualization_dir, json_file, progress, on_step)
+    run = Run(
+        model,
+        n,
+        seed,
+        max_steps,
+        visualization_dir,
+        json_file,
+        progress,
+        on_step,
+        driver="smc_standard",
+        resampling_method=resampling_method,
+        ess_threshold=ess_threshold,
+    )
 
     with run:
         particles = await run.start()

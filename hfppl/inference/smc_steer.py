@@ -43,7 +43,8 @@ async def smc_steer(
         visualization_dir: folder to write the record to, texts included.
         json_file: name of the record, within that folder if one is given.
         seed: fixes every draw; without it, one number is taken from numpy's global generator.
-        progress: show a progress bar; by default in a terminal.
+        progress: show a line that tells how the run goes; by default in a terminal or a notebook,
+            after two seconds.
         max_steps: stop after so many steps; particles that have not finished count neither in the
             posterior nor in log Z.
         on_step: called with each step's record, whose `ancestors` point into the step before.
@@ -57,7 +58,19 @@ async def smc_steer(
     check_model(model)
     n = check_count("n_particles", n_particles)
     n_beam = check_count("n_beam", n_beam)
-    run = Run(model, n, seed, max_steps, visualization_dir, json_file, progress, on_step)
+    run = Run(
+        model,
+        n,
+        seed,
+        max_steps,
+        visualization_dir,
+        json_file,
+        progress,
+        on_step,
+        driver="smc_steer",
+        resampling_method="optimal",
+        n_beam=n_beam,
+    )
 
     with run:
         particles = await run.start()

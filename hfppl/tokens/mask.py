@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..display import token_label
 from ..errors import VocabularyError
 from .token import Token
 from .vocabulary import Vocabulary
@@ -172,7 +173,7 @@ class TokenMask(Set[int]):
         return self
 
     def __repr__(self) -> str:
-        shown = ", ".join(repr(self.vocabulary.str_vocab[i]) for i in self.ids[:6])
+        shown = ", ".join(token_label(self.vocabulary.byte_vocab[i]) for i in self.ids[:6])
         return f"<TokenMask of {len(self)} tokens: {shown}{', ...' if len(self) > 6 else ''}>"
 
     def _without_strangers(self, other: Any) -> Any:
