@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..tokens import Vocabulary, find_eos_token_ids, read_vocabulary
+from ..tokens import Vocabulary
 from .backend import Backend
 from .function import FunctionBackend, LongestMatchTokenizer
 from .mock import MockBackend
@@ -35,6 +35,8 @@ def load(
         if unknown:
             raise ArgumentError(f"the mock backend takes no {', '.join(sorted(unknown))}")
         tokenizer = hf_loading.load_tokenizer(str(model_id), **options)
+        from ..tokens.token_bytes import read_vocabulary
+
         return MockBackend(read_vocabulary(tokenizer).size), tokenizer, None
     model, tokenizer = hf_loading.load_pretrained(str(model_id), **options)
     return hf_backend(model, **kv_options), tokenizer, model
@@ -49,6 +51,8 @@ def hf_backend(model: Any, **kv_options: Any) -> Backend:
 
 def read_tokenizer(tokenizer: Any, backend: Backend, model: Any) -> tuple[Vocabulary, frozenset[int]]:
     """The vocabulary of a tokenizer, and the ids that end a text."""
+    from ..tokens.token_bytes import find_eos_token_ids, read_vocabulary
+
     vocabulary = read_vocabulary(tokenizer, backend.n_logits)
     return vocabulary, find_eos_token_ids(tokenizer, getattr(model, "generation_config", None), vocabulary)
 

@@ -3,7 +3,6 @@
 from .mask import TokenMask
 from .masks import Masks
 from .token import HasVocabulary, Token, TokenSequence
-from .token_bytes import find_eos_token_ids, read_vocabulary
 from .vocabulary import Vocabulary, decode
 
 __all__ = [
@@ -14,6 +13,4 @@ __all__ = [
     "TokenSequence",
     "Vocabulary",
     "decode",
-    "find_eos_token_ids",
-    "read_vocabulary",
 ]

@@ -181,6 +181,20 @@ async def test_a_biased_resampler_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(map(abs, z_scores(rows, reference, N_CONTROL).values())) > 5
 
 
+async def test_a_resampler_of_flattened_weights_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: ancestors chosen by the square roots of their weights."""
+    right = RESAMPLING_METHODS["stratified"]
+
+    def flattened(weights, rng=None, n=None):
+        roots = np.sqrt(weights)
+        return right(roots / roots.sum(), rng, n)
+
+    monkeypatch.setitem(RESAMPLING_METHODS, "stratified", flattened)
+    reference = REFERENCES["twist"]
+    rows = await estimates(reference, standard("stratified", 1.0, 40), 40)
+    assert max(map(abs, z_scores(rows, reference, 40).values())) > 5
+
+
 async def test_a_dropped_weight_is_seen() -> None:
     """Negative control: a model that forgets one of its observations."""
 

@@ -8,7 +8,7 @@ import pytest
 from hfppl import CachedCausalLM, LMContext, Token
 from hfppl.errors import ArgumentError, VocabularyError
 from hfppl.llms.mock import MockBackend
-from hfppl.tokens import find_eos_token_ids, read_vocabulary
+from hfppl.tokens.token_bytes import find_eos_token_ids, read_vocabulary
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }} {% endfor %}"
