@@ -18,6 +18,7 @@ class Regex(Grammar):
     - `\d`, `\w`, `\s`, `\D`, `\W`, `\S` mean ASCII, and `(?i)` makes only ASCII letters equal, as under
       Python's `re.ASCII`; with `ascii=False`, or inside `(?u:...)`, they mean what they do to Python;
     - the flags `i`, `s`, `m`, `x`, `a`, `u`, for the whole pattern or as in `(?i:...)` and `(?-i:...)`;
+      `(?u)` for the whole goes with `ascii=False` only;
     - `.` excludes the newline alone, and with `(?s)` nothing;
     - `^` and `\A` at the very beginning and `$` at the very end, of the pattern or of an alternative, say
       nothing that is not so anyway, and may be written or left out.
@@ -27,6 +28,10 @@ class Regex(Grammar):
     POSIX classes (`[[:alpha:]]`), and what other engines read as an operation on sets (`[a-c&&b]`). A
     pattern that no text matches is refused, too. What the pattern matches is text: never a special token,
     and never half of a surrogate pair.
+
+    Repeats cost nothing until they are reached, however large. Only where a text can be divided among
+    repeats inside repeats in very many ways, as by `(a{1,500}){0,500}`, may a long text become too much
+    for llguidance: then `mask` or `advance` raises a ConstraintError.
 
     Args:
         pattern: a pattern, or one that `re.compile` made, with its flags.
@@ -50,7 +55,7 @@ class Regex(Grammar):
             translated = translate(source, flags)
         except ConstraintError as error:
             raise ConstraintError(f"{self._kind()} cannot be used: {error}") from error.__cause__
-        super().__init__(f"start: /{translated or '(?:)'}/")
+        super().__init__(f"start: /{translated or '(?:)'}/")  # `//` would begin a comment
 
     def _kind(self) -> str:
         return f"the regex {self.pattern!r}"

@@ -27,6 +27,9 @@ _TOP = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
 _TYPES = re.ASCII | re.LOCALE | re.UNICODE  # in a scope, one of these takes the place of another
 _KEPT = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
+_IN_JSON = 1 << 16  # no flag of Python's: says to `_node` and `_one_of` what `in_json` says to `translate`
+# What JSON writes as \uXXXX only, which the strings of a JSON schema never hold here, and DEL.
+_NOT_IN_JSON = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F))
 
 _POSIX = re.compile(
     r"(?<!\\)(?:\\\\)*"  # not an escaped bracket
@@ -69,12 +72,14 @@ _ANCHORS = {sre.AT_BEGINNING: "^", sre.AT_BEGINNING_STRING: r"\A", sre.AT_END: "
 _parsing = threading.Lock()
 
 
-def translate(pattern: str, flags: int) -> str:
+def translate(pattern: str, flags: int, *, in_json: bool = False) -> str:
     """A pattern for llguidance, of the texts that match a pattern of Python as a whole.
 
     Args:
         pattern: as for `re.compile`.
         flags: as for `re.compile`; what does not bear on which texts match is left out.
+        in_json: whether the pattern is one of a JSON schema: it may match anywhere in a text, so that its
+            anchors are kept, and control characters without a short escape in JSON are left out.
 
     Raises:
         ConstraintError: with the reason alone, if Python does not understand the pattern, if it uses
@@ -86,7 +91,7 @@ def translate(pattern: str, flags: int) -> str:
         )
     try:
         tree = _parse(pattern, flags & _KEPT)
-        translated = _sequence(tree, tree.state.flags, True, True)
+        translated = _sequence(tree, tree.state.flags | (_IN_JSON if in_json else 0), True, True)
     except RecursionError:
         raise ConstraintError("its groups are nested too deep: write it with fewer levels") from None
     if translated is None:
@@ -162,7 +167,7 @@ def _node(op: Any, value: Any, flags: int, at_start: bool, at_end: bool) -> str 
             return _repeat(_sequence(items, flags, at_start and once, at_end and once), least, most)
         case sre.AT:
             _check_anchor(value, flags, at_start, at_end)
-            return ""
+            return ("$" if value is sre.AT_END else "^") if flags & _IN_JSON else ""
     if op in (sre.ASSERT, sre.ASSERT_NOT) and value[0] < 0:
         raise ConstraintError(
             "a look-behind, (?<=...) or (?<!...), has no counterpart: write what comes before into the "
@@ -182,8 +187,6 @@ def _repeat(item: str | None, least: int, most: int) -> str | None:
     """A repeat, greedy or lazy: they differ in what they try first, not in which texts match."""
     if item is None:
         return "" if least == 0 else None
-    if not item or most == 0:
-        return ""
     return f"(?:{item}){{{least},{'' if most == sre.MAXREPEAT else most}}}"
 
 
@@ -191,13 +194,15 @@ def _check_anchor(anchor: Any, flags: int, at_start: bool, at_end: bool) -> None
     """Refuse an anchor that says more than that the text begins or ends where it does."""
     if anchor in _REFUSED_AT:
         raise ConstraintError(_REFUSED_AT[anchor])
-    if at_end if anchor is sre.AT_END else at_start:
+    by_line = flags & re.MULTILINE and anchor is not sre.AT_BEGINNING_STRING
+    if (at_end if anchor is sre.AT_END else at_start) and not (by_line and flags & _IN_JSON):
         return
     name = _ANCHORS[anchor]
     place = "at the very end" if anchor is sre.AT_END else "at the very beginning"
-    if flags & re.MULTILINE and anchor is not sre.AT_BEGINNING_STRING:
+    if by_line:
+        but = "" if flags & _IN_JSON else f" but {place} of the pattern"
         raise ConstraintError(
-            f"the anchor {name} under the MULTILINE flag has no counterpart but {place} of the pattern: "
+            f"the anchor {name} under the MULTILINE flag has no counterpart{but}: "
             r"write the line breaks as \n"
         )
     raise ConstraintError(f"the anchor {name} has no counterpart but {place} of the pattern: leave it out")
@@ -211,7 +216,8 @@ def _one_of(negated: bool, items: tuple[Any, ...], flags: int) -> str | None:
     """A set of characters, as a class of code points; None if it is empty."""
     found = _code_points(items, flags)
     # No text holds half of a surrogate pair.
-    kept = _complement([*(found if negated else _complement(found)), _SURROGATES])
+    never = (_SURROGATES, *_NOT_IN_JSON) if flags & _IN_JSON else (_SURROGATES,)
+    kept = _complement([*(found if negated else _complement(found)), *never])
     if not kept:
         return None
     if len(kept) == 1 and kept[0][0] == kept[0][1]:
@@ -233,11 +239,9 @@ def _code_points(items: tuple[Any, ...], flags: int) -> _Ranges:
             source += "-".join(f"\\U{end:08x}" for end in ends)
     if not items or not flags & re.IGNORECASE:
         return plain
-    # Python is asked about each character that has to do with case; the others are not touched by it.
-    cased = _cased()
-    matched = re.findall(f"[{source}]", cased, flags & (re.ASCII | re.IGNORECASE))
-    caseless = _complement([*_complement(plain), *_points(cased)])
-    return [*caseless, *_points(matched)]
+    # Case only adds characters to a set: Python is asked which, of those that have to do with case.
+    matched = re.findall(f"[{source}]", _cased(), flags & (re.ASCII | re.IGNORECASE))
+    return plain + [(ord(char), ord(char)) for char in matched]
 
 
 @functools.cache
@@ -250,20 +254,15 @@ def _category(escape: str, ascii_only: int) -> _Ranges:
 
 @functools.cache
 def _cased() -> str:
-    """Every character that is not its own lower and upper case, or is one of those of another."""
+    """Every character that is not its own lower and upper case."""
     blocks = ("".join(map(chr, range(start, start + 256))) for start in range(0, _TOP, 256))
-    cased = {
+    return "".join(
         char
         for block in blocks
         if block != block.lower() or block != block.upper()
         for char in block
         if char != char.lower() or char != char.upper()
-    }
-    return "".join(sorted(cased.union(*(char.lower() + char.upper() for char in cased))))
-
-
-def _points(chars: Iterable[str]) -> _Ranges:
-    return [(ord(char), ord(char)) for char in chars]
+    )
 
 
 def _complement(ranges: Iterable[tuple[int, int]]) -> _Ranges:

@@ -37,7 +37,7 @@ async def steer(
         constraint: what a text must be, from `hfppl.constraints`.
         n_particles: how many particles.
         max_tokens: the most tokens a text may have, its end token included.
-        temp, critic, proposal, end, heal, max_tests: see `GuidedModel`.
+        temp: see `GuidedModel`, as for `critic`, `proposal`, `end`, `heal` and `max_tests`.
         options: further arguments of `smc_standard`, such as `seed` and `progress`.
 
     Raises:
