@@ -189,7 +189,10 @@ class _Paths:
             for (path, _), particle, made in zip(wave, particles, choices, strict=True):
                 particle.untwist()
                 if particle.weight > -math.inf:
-                    children.append(_Path(particle, path.missed or made.missed))
+                    if particle.weight < self._log_min_prob and not particle.done_stepping():
+                        self._left_out.append(float(particle.weight))
+                    else:
+                        children.append(_Path(particle, path.missed or made.missed))
                     self._gains |= particle.weight > _log_weight(path, made.taken) + _ROUNDING
                 waiting += [(path, branch) for branch in made.branches]
             waiting = self._promising(waiting, self._max_paths - len(children))

@@ -126,3 +126,15 @@ async def test_importance_sampling_never_resamples() -> None:
     assert len(particles) == 50
     assert all(step.ancestors == tuple(range(50)) for step in particles.record.steps)
     assert set(particles.log_weights) == {0.0, -math.inf}
+
+
+async def test_a_model_without_end_is_followed_down_to_min_prob() -> None:
+    class Forever(Model):
+        async def step(self) -> None:
+            if not await self.sample(Bernoulli(0.5)):
+                self.finish()
+
+    particles = await enumerate_exact(Forever(), min_prob=1e-3)
+    lower, upper = particles.log_z_bounds
+    assert math.exp(lower) == pytest.approx(1 - 2**-10)
+    assert math.exp(upper) == pytest.approx(1.0)
