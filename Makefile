@@ -6,11 +6,13 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 # constraints.txt takes part in the one resolve, so that a version it pins is never fetched in another.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+# Two processes side by side, of one thread each, which do not wait for each other by spinning.
+TESTS := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal
 REQUIREMENTS := pyproject.toml constraints.txt
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check bench notebook model clean
+.PHONY: help demo test test-long check bench docs notebook model clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,10 +21,10 @@ demo: $(VENV)/dev.stamp model ## run the first example
 	$(BIN)/python examples/hard_constraints.py
 
 test: $(VENV)/dev.stamp model ## run the tests
-	$(BIN)/python -m pytest
+	$(TESTS)
 
 test-long: $(VENV)/dev.stamp model ## run the tests with the full grids
-	$(BIN)/python -m pytest -m ''
+	$(TESTS) -m ''
 
 check: $(VENV)/dev.stamp ## run the linter, the formatter's check and the type checker
 	$(BIN)/ruff check .
@@ -31,6 +33,9 @@ check: $(VENV)/dev.stamp ## run the linter, the formatter's check and the type c
 
 bench: $(VENV)/bench.stamp $(PEERS)/peers.stamp model ## run the benchmarks
 	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/dev.stamp ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
 
 notebook: $(VENV)/notebooks.stamp model ## open the notebooks
 	$(BIN)/jupyter notebook notebooks/
