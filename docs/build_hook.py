@@ -1,4 +1,4 @@
-"""What MkDocs calls when these pages are built: draws the run that one of them shows."""
+"""What MkDocs calls when these pages are built: draws the run that one shows."""
 
 from pathlib import Path
 from typing import Any

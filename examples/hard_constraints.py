@@ -34,9 +34,7 @@ PROMPT = (
 )  # fmt: skip
 
 WIDTH = 100
-WIDTH = 100
 WORD = re.compile(r"(?:[^\W\d_]|['’])+")
-LAST_WORD = re.compile(rf"{WORD.pattern}$")
 LAST_WORD = re.compile(rf"{WORD.pattern}\Z")
 PLAIN = re.compile(r""" ?(?:[^\W\d_]|[.,;:!?'"()‘’“”–—-])+""")
 

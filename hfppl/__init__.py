@@ -4,69 +4,11 @@ Write the rule as a `Model` class whose `async step()` samples, observes and con
 `smc_standard`; get weighted samples of the language model's own distribution, given the rule.
 """
 
-from .chunks import sample_word, sample_word_2
-from .distributions import (
-    Bernoulli,
-    Distribution,
-    Geometric,
-    LMContext,
-    LMNextToken,
-    LMTokenMask,
-    LogCategorical,
-    StatefulLM,
-    TokenCategorical,
-    Transformer,
-)
-from .errors import HfpplError
-from .guided import GuidedModel, steer, steer_sync
-from .inference import (
-    Particles,
-    SMCRecord,
-    enumerate_exact,
-    importance_sampling,
-    smc_standard,
-    smc_steer,
-)
-from .llms import CachedCausalLM, Masks, Token, TokenMask, TokenSequence
-from .modeling import Model, SubModel, submodel
-from .numerics import log_softmax, logsumexp, softmax
-from .random import rng
+import pkgutil
 
+import lazy_loader
+
+# Names are imported when they are first used, from where __init__.pyi says, so that `hfppl --help` is quick.
+__getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+__all__ = sorted(set(_names) - {module.name for module in pkgutil.iter_modules(__path__)})
 __version__ = "0.3.0"
-
-__all__ = [
-    "Bernoulli",
-    "CachedCausalLM",
-    "Distribution",
-    "Geometric",
-    "GuidedModel",
-    "HfpplError",
-    "LMContext",
-    "LMNextToken",
-    "LMTokenMask",
-    "LogCategorical",
-    "Masks",
-    "Model",
-    "Particles",
-    "SMCRecord",
-    "StatefulLM",
-    "SubModel",
-    "Token",
-    "TokenCategorical",
-    "TokenMask",
-    "TokenSequence",
-    "Transformer",
-    "enumerate_exact",
-    "importance_sampling",
-    "log_softmax",
-    "logsumexp",
-    "rng",
-    "sample_word",
-    "sample_word_2",
-    "smc_standard",
-    "smc_steer",
-    "softmax",
-    "steer",
-    "steer_sync",
-    "submodel",
-]

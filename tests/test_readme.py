@@ -57,12 +57,19 @@ def test_what_it_shows_is_what_the_model_prints() -> None:
 
 @pytest.mark.model
 def test_its_model_runs() -> None:
-    printed = io.StringIO()
     names = {"__name__": "__main__"}
-    with contextlib.redirect_stdout(printed):
-        for block in PYTHON:
+    printed = []
+    for block in PYTHON:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             exec(compile(block, "README.md", "exec"), names)
-    check_printed(printed.getvalue())
+        printed.append(output.getvalue())
+    assert printed[0] == ""
+    check_printed(printed[1])
+    for shown in (printed[2], SHOWN[1]):
+        assert re.match(r"20 particles, ESS [\d.]+, log Z -[\d.]+", shown)
+        years = re.findall(r"^   \d\.\d{4}  '(.*)'$", shown, re.MULTILINE)
+        assert len(years) >= 3
+        assert all(re.fullmatch(r"1[789]\d\d", year) for year in years)
 
 
 def commands() -> list[str]:

@@ -1,6 +1,8 @@
 """The public names, and the import paths that scripts of this family use."""
 
 import importlib
+import subprocess
+import sys
 import types
 
 import pytest
@@ -9,13 +11,21 @@ import hfppl
 
 
 def test_all_is_what_is_there() -> None:
-    offered = {
-        name
-        for name, value in vars(hfppl).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType)
-    }
-    assert offered == set(hfppl.__all__)
     assert hfppl.__all__ == sorted(hfppl.__all__)
+    assert [name for name in hfppl.__all__ if isinstance(getattr(hfppl, name), types.ModuleType)] == []
+    with pytest.raises(AttributeError):
+        hfppl.nothing  # noqa: B018
+
+
+def test_importing_it_loads_next_to_nothing() -> None:
+    code = "import sys, hfppl; print(sorted({'numpy', 'scipy', 'torch', 'transformers'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
+
+
+def test_its_rooms_are_there_unasked() -> None:
+    code = "import hfppl; hfppl.inference.smc_standard; hfppl.constraints.Regex; hfppl.sampling.generate"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
