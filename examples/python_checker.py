@@ -6,7 +6,7 @@ asked about 49,152 tokens a step but about the few that the language model would
 beside it (`&`) sees to what is quickly seen: the body is indented. The text ends where the next token would
 leave the body (`end="boundary"`).
 
-    python examples/python_checker.py --code "def is_even(n):"
+    python examples/python_checker.py --signature "def is_even(n):" --says "Tell whether n is even."
 """
 
 import argparse
@@ -17,18 +17,17 @@ import warnings
 from hfppl import CachedCausalLM, Particles, steer_sync
 from hfppl.constraints import Predicate, Regex
 
-BODY = Regex(r"(    +[^\s#][^\n]*\n)+")
+BODY = Regex(r"(\n+ {4,}[^\s#][^\n]*)+\n*")
 
 
 def checker(code: str) -> Predicate:
-    """What may follow `code`, a line of Python."""
+    """What may follow `code`, the beginning of a function."""
 
     def can_go_on(text: str) -> bool:
         """Whether the lines that are whole parse, or would with more lines after them."""
-        if not text.endswith("\n"):
-            return True  # a line is judged when it is whole
+        whole, line_break, _ = text.rpartition("\n")
         try:
-            codeop.compile_command(code + text, symbol="exec")
+            codeop.compile_command(code + whole + line_break, symbol="exec")
         except (SyntaxError, ValueError, OverflowError):
             return False
         return True
@@ -51,9 +50,10 @@ def main(argv: list[str] | None = None) -> Particles:
     parser.add_argument("--max-tokens", type=int, default=60)
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--code", default="def mean(numbers):", help="the function's first line")
+    parser.add_argument("--signature", default="def mean(numbers):", help="the function's first line")
+    parser.add_argument("--says", default="Return the mean of some numbers.", help="what the function does")
     options = parser.parse_args(argv)
-    code = options.code.rstrip() + "\n"
+    code = f'{options.signature}\n    """{options.says}"""'
     warnings.simplefilter("ignore", SyntaxWarning)  # the compiler's opinion of `x is 0` and the like
 
     lm = CachedCausalLM.from_pretrained(options.model)

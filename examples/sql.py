@@ -22,6 +22,9 @@ TABLES = {
     "concerts": {"title": "text", "year": "int", "stadium": "text"},
     "stadiums": {"name": "text", "city": "text", "seats": "int"},
 }
+EXAMPLE = (
+    "Question: The titles of the concerts before 1990.\nSQL:\nSELECT title FROM concerts WHERE year < 1990;"
+)
 COLUMNS = {column for table in TABLES.values() for column in table}
 
 
@@ -66,7 +69,7 @@ def main(argv: list[str] | None = None) -> Particles:
     parser.add_argument("--question", default="The names of the singers from France, by age.")
     options = parser.parse_args(argv)
     tables = "\n".join(f"{name}({', '.join(columns)})" for name, columns in TABLES.items())
-    prompt = f"The tables of the database:\n{tables}\n\nQuestion: {options.question}\nSQL: "
+    prompt = f"The tables of the database:\n{tables}\n\n{EXAMPLE}\n\nQuestion: {options.question}\nSQL:\n"
 
     lm = CachedCausalLM.from_pretrained(options.model)
     rule = grammar() & Predicate(can_go_on, fits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import shlex
 import sys
 from pathlib import Path
@@ -118,7 +119,9 @@ def view(record: str, output: str | None, open_it: bool) -> None:
     show_default=True,
     help="A text ends with an end token, or where the next token would not go on with it.",
 )
-@click.option("--seed", type=click.IntRange(0), help="The same seed gives the same texts.")
+@click.option(
+    "--seed", type=click.IntRange(0), help="The same seed gives the same texts; a new one if left out."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--record", type=click.Path(dir_okay=False), help="Write the run to this file, for `hfppl view`."
@@ -134,6 +137,7 @@ def sample(
     lark: str | None,
     choice: tuple[str, ...],
     model: str | None,
+    seed: int | None,
     as_json: bool,
     record: str | None,
     **options: Any,
@@ -154,6 +158,7 @@ def sample(
     from hfppl import CachedCausalLM, steer_sync
 
     rule = _rule(regex, json_schema, lark, choice)
+    seed = secrets.randbits(32) if seed is None else seed
     if prompt == "-":
         prompt = sys.stdin.read()
     if options["progress"] or (options["progress"] is None and sys.stderr.isatty()):
@@ -165,13 +170,14 @@ def sample(
         rule,
         options.pop("n_particles"),
         temp=options.pop("temperature"),
+        seed=seed,
         json_file=record,
         **options,
     )
     if as_json:
-        click.echo(json.dumps(_summary(particles), ensure_ascii=False, allow_nan=False))
+        click.echo(json.dumps(_summary(particles, seed), ensure_ascii=False, allow_nan=False))
     else:
-        _print_texts(particles)
+        _print_texts(_summary(particles, seed))
     if particles.n_dead == len(particles):
         click.echo("no text: every particle came to a dead end or to --max-tokens; try a higher -n", err=True)
         sys.exit(NO_TEXT)
@@ -215,7 +221,7 @@ def _text_of(option: str, given: str) -> str:
         raise click.BadParameter(f"cannot read {given!r}: {error}", param_hint=option) from error
 
 
-def _summary(particles: Particles) -> dict[str, Any]:
+def _summary(particles: Particles, seed: int) -> dict[str, Any]:
     """The result as JSON values; log Z is null if no particle lived."""
     log_z = particles.log_marginal_likelihood
     posterior = particles.posterior() if particles.n_dead < len(particles) else {}
@@ -223,14 +229,14 @@ def _summary(particles: Particles) -> dict[str, Any]:
         "texts": [{"text": text, "probability": p} for text, p in posterior.items()],
         "log_marginal_likelihood": log_z if math.isfinite(log_z) else None,
         "ess": particles.ess,
+        "seed": seed,
         "n_particles": len(particles),
         "n_dead": particles.n_dead,
     }
 
 
-def _print_texts(particles: Particles) -> None:
+def _print_texts(found: dict[str, Any]) -> None:
     """A table for reading."""
-    found = _summary(particles)
     for entry in found["texts"]:
         first, *rest = entry["text"].split("\n")
         click.echo(f"{entry['probability']:8.4f}  {first}")

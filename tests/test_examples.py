@@ -1,36 +1,21 @@
 """The examples, on a tiny random model: what they promise of every text holds in every live particle."""
 
-import importlib.util
 import re
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scripts import live, load
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from hfppl import CachedCausalLM, Particles
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
+from hfppl import CachedCausalLM
 
 WORDS = """the sun and moon of a sea old man sat by window got lost in his own thoughts warm light on water
 wind bird sings to me we go home now stars are out night is long rain falls soft upon our small town I saw
 ghost friend like letter bridge wrote found under never seen yesterday sometimes governor constitution don't
 beautiful it's she'll 12 7 well-known étude naïve haiku about has three lines five seven syllables"""
 CHAT = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
-
-
-def load(name: str) -> ModuleType:
-    """An example as a module. They belong to no package: a user runs them as scripts."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 no_letter = load("no_letter")
@@ -76,15 +61,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
         torch.manual_seed(0)
         LlamaForCausalLM(config).save_pretrained(path)
     return str(path)
-
-
-def live(particles: Particles) -> list[Any]:
-    """The particles that count; there must be some, of more than one text."""
-    alive = [particle for particle in particles if particle.weight > -np.inf]
-    assert all(particle.finished for particle in alive)
-    assert len({str(particle) for particle in alive}) > 1
-    assert np.isfinite(particles.log_marginal_likelihood)
-    return alive
 
 
 def longest_word(text: str) -> int:

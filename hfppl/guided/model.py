@@ -11,7 +11,7 @@ from ..llms import CachedCausalLM
 from ..modeling import Model
 from ..tokens import Token
 from .critic import Critic
-from .next_token import MAX_TESTS, any_token, next_allowed_token, token_within
+from .next_token import MAX_TESTS, any_token, is_enumerated, next_allowed_token, token_within
 
 Ending = Literal["eos", "boundary"]
 
@@ -127,7 +127,7 @@ class GuidedModel(Model):
                 self.condition(False)
             else:
                 await self._next_allowed_token()
-        elif self.state.is_lazy:
+        elif self.state.is_lazy and not is_enumerated():
             await self._go_on_or_end_lazily(full)
         else:
             going_on = self.context.mask_dist(self.state.text_mask())
@@ -143,7 +143,8 @@ class GuidedModel(Model):
         """One token is drawn: it goes on with the text and is taken, or the text ends before it."""
         token_id, log_ratio = await any_token(self.context, self._proposal)
         self.score(log_ratio)
-        if token_id in self.context.lm.eos_token_ids or not self.state.allows(token_id):
+        goes_on = token_id not in self.context.lm.eos_token_ids and token_id in self.state.candidates()
+        if not goes_on or not self.state.allows(token_id):
             self.finish()
         elif full:
             self.condition(False)

@@ -43,8 +43,7 @@ async def next_allowed_token(
     Returns:
         The token; None if the particle has died.
     """
-    turn = current_turn()
-    if state.is_lazy and (turn is None or turn.choices is None):
+    if state.is_lazy and not is_enumerated():
         token = await _by_rejection(self.parent, context, state, proposal, max_tests)
     else:
         token = await token_within(self.parent, context, state.mask(), proposal)
@@ -132,6 +131,12 @@ def _proposed(
             "it must be able to draw whatever the rule allows"
         )
     return row
+
+
+def is_enumerated() -> bool:
+    """Whether every choice is to be known, so that nothing may be left to chance."""
+    turn = current_turn()
+    return turn is not None and turn.choices is not None
 
 
 def _is_dead(model: Any) -> bool:
