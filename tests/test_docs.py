@@ -13,14 +13,17 @@ import importlib
 import inspect
 import io
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
+import hfppl.cli
 from hfppl import CachedCausalLM
 
 ROOT = Path(__file__).parent.parent
@@ -142,6 +145,22 @@ def test_every_block_says_what_it_is() -> None:
             assert kind in {"python", "text", "sh", "toml", "json"} or (kind, page.name) == ("py", ELSEWHERE)
             if kind == "py":
                 compile(unindented(match[3], match[1]), named(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_command_is_called_as_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    for page in PAGES:
+        for match in FENCE.finditer(page.read_text(encoding="utf-8")):
+            if match[2] == "sh":
+                calls += re.findall(r"^hfppl (\w+) ?([^<\n]*)", unindented(match[3], match[1]), re.MULTILINE)
+    assert len(calls) > 5
+    for name, arguments in calls:
+        command = hfppl.cli.main.commands[name]
+        given = shlex.split(arguments)
+        for parameter in command.params:  # files that the reader has, and we do not
+            if isinstance(parameter.type, click.Path):
+                monkeypatch.setattr(parameter.type, "exists", False)
+        command.make_context(name, given)
 
 
 def test_the_site_builds_without_a_complaint(tmp_path: Path) -> None:
