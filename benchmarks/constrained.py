@@ -17,7 +17,11 @@ from typing import Any
 N_PARTICLES = 20
 MAX_TOKENS = {"json": 60, "ipv4": 20}
 PROMPTS = {
-    "json": "A person, as JSON, with the name, the age and the favourite colours:\n",
+    # After two of them, a third is likely to begin at once: libraries differ in what may come before.
+    "json": (
+        '{"name": "Anna Lind", "age": 31, "colours": ["red"]}\n'
+        '{"name": "Tom Okafor", "age": 7, "colours": ["green", "blue"]}\n'
+    ),
     "ipv4": "The router answers at the address ",
 }
 COLOURS = ["red", "green", "blue"]

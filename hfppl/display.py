@@ -54,6 +54,8 @@ def likeliest(probabilities: NDArray[np.float64], label: Callable[[int], str], t
 
 def columns(text: str) -> int:
     """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "FW" else 1 for c in text
     )
