@@ -111,7 +111,9 @@ def view(record: str, output: str | None, open_it: bool) -> None:
     show_default=True,
     help="A text that is longer does not count.",
 )
-@click.option("--temperature", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True)
+@click.option(
+    "--temperature", type=click.FloatRange(1e-6, 1e6), default=1.0, show_default=True, metavar="FLOAT"
+)
 @click.option(
     "--end",
     type=click.Choice(["eos", "boundary"]),
@@ -213,10 +215,10 @@ def _rule(
 
 def _text_of(option: str, given: str) -> str:
     """What is in a file; a JSON schema may also be given as it is."""
-    if given.lstrip().startswith("{"):
+    if given.lstrip().startswith("{") or given.strip() in ("true", "false"):
         return given
     try:
-        return Path(given).read_text("utf-8")
+        return Path(given).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"cannot read {given!r}: {error}", param_hint=option) from error
 

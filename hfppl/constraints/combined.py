@@ -1,6 +1,7 @@
 """Constraints made of others, and a limit on tokens."""
 
 import functools
+from typing import Any
 
 from ..errors import ArgumentError
 from ..tokens import TokenMask
@@ -127,6 +128,10 @@ class TokenLimit(Constraint):
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
             raise ArgumentError(f"a limit is a whole number of tokens, at least 0, not {max_tokens!r}")
         self.max_tokens = max_tokens
+
+    def start(self, where: Any) -> State:
+        """Alone, it is any text: not what special tokens or broken characters make."""
+        return And(_any_text(), self).start(where)
 
     def _start(self, beginning: Beginning) -> State:
         return TokenLimitState(beginning, self.max_tokens)

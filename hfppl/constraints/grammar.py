@@ -104,7 +104,7 @@ class _Matchers:
         self.tokens = _tokens_of(vocabulary)
         limits = llguidance.LLParserLimits(step_lexer_fuel=_WORK_PER_MASK)
         self.first = llguidance.LLMatcher(self.tokens.tokenizer, grammar, log_level=0, limits=limits)
-        self._check(self.first)
+        self._check(self.first, "cannot be used with this vocabulary")
         self._vocabulary = vocabulary
         self._masks: OrderedDict[bytes, TokenMask] = OrderedDict()
 
@@ -161,12 +161,10 @@ class _Matchers:
         self._check(matcher)
         return bool(done)
 
-    def _check(self, matcher: Any) -> None:
+    def _check(self, matcher: Any, what: str = "is too much for llguidance") -> None:
         """Raise a ConstraintError if a matcher has given up, not merely run out of tokens."""
         if matcher.is_error() and matcher.stop_reason() not in _NO_TOKEN_FITS:
-            raise ConstraintError(
-                f"the grammar is too much for llguidance: {_first_lines(matcher.get_error())}"
-            )
+            raise ConstraintError(f"the grammar {what}: {_first_lines(matcher.get_error())}")
 
 
 class _Tokens:

@@ -19,7 +19,7 @@ class Predicate(Constraint):
 
     A text is one of them if `prefix` holds for what it was after each of its tokens, up to the last
     whole character, and `complete` at its end. The empty beginning is not asked about. Both are taken to
-    depend on the text alone: an answer once given is remembered.
+    depend on the text alone: the latest 65,536 answers are remembered.
 
     A mask tests every token there is, which is slow; `steer` and `next_allowed_token` test only
     candidates that the language model proposes, and those that other constraints let through.
@@ -31,7 +31,8 @@ class Predicate(Constraint):
         complete: whether a text is valid as it stands; by default, `prefix`.
         """
         for function in (prefix, prefix if complete is None else complete):
-            if not callable(function) or inspect.iscoroutinefunction(function):
+            call = getattr(function, "__call__", None)  # noqa: B004, an object may have an async one
+            if call is None or inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
                 raise ArgumentError(
                     f"a predicate is a plain function from a text to a bool, not {function!r}"
                 )
@@ -139,7 +140,14 @@ class _Remembered:
     def __call__(self, text: str) -> bool:
         answer = self._answers.get(text)
         if answer is None:
-            answer = self._answers[text] = bool(self._function(text))
+            found = self._function(text)
+            if inspect.isawaitable(found):
+                if inspect.iscoroutine(found):
+                    found.close()
+                raise ArgumentError(
+                    f"{self!r} answers with an awaitable: a predicate is a plain function that says yes or no"
+                )
+            answer = self._answers[text] = bool(found)
             if len(self._answers) > _ANSWERS_KEPT:
                 self._answers.popitem(last=False)
         return answer

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 class _State:
     """Where a context stands. Never changed: a context swaps one for another, when all has gone well."""
 
-    __slots__ = ("bare", "mask", "mass", "prefix", "row", "text")
+    __slots__ = ("added", "bare", "mask", "mass", "prefix", "row", "text")
 
     def __init__(
         self,
         prefix: Prefix,
         text: bytes,
         bare: bool,
+        added: int = 0,
         mask: TokenMask | None = None,
         row: LogitsRow | None = None,
         mass: Mass | None = None,
@@ -37,6 +38,7 @@ class _State:
         self.prefix = prefix  # the tokens so far, prompt included
         self.text = text  # the bytes after the prompt
         self.bare = bare  # whether there is nothing yet but special tokens
+        self.added = added  # bytes of the text that the last token added
         self.mask = mask  # what the next token may be; None for anything
         self.row = row  # what the language model says of it, once somebody has asked
         self.mass = mass  # of the mask, in that row
@@ -124,7 +126,7 @@ class LMContext:
             self.prompt_token_count -= 1
             prefix = prefix.parent
         bare = all(lm.vocabulary.special[i] for i in prefix.token_ids())
-        self._state = _State(prefix, b"", bare, mask)
+        self._state = _State(prefix, b"", bare, 0, mask)
 
     @classmethod
     async def create(
@@ -183,7 +185,7 @@ class LMContext:
     def temp(self, temp: float) -> None:
         state = self._state
         self._temp = check_temperature(temp)
-        self._state = _State(state.prefix, state.text, state.bare, state.mask, state.row)
+        self._state = _State(state.prefix, state.text, state.bare, state.added, state.mask, state.row)
 
     @property
     def model_mask(self) -> TokenMask:
@@ -226,8 +228,7 @@ class LMContext:
         state = self._state
         data = self.lm.vocabulary.join(state.prefix.token_ids()) if self.show_prompt else state.text
         if not self.show_eos and self.token_count and state.prefix.token_id in self.lm.eos_token_ids:
-            end = self.lm.vocabulary.byte_vocab[state.prefix.token_id]
-            data = data[: len(data) - len(end)]
+            data = data[: len(data) - state.added]
         return decode(data)
 
     def __bytes__(self) -> bytes:
@@ -284,7 +285,7 @@ class LMContext:
         """Keep the row while the context stands here: it weighs by the row it draws from."""
         turn = current_turn()
         if self._state is state and (turn is None or not turn.dead):
-            self._state = _State(state.prefix, state.text, state.bare, state.mask, row)
+            self._state = _State(state.prefix, state.text, state.bare, state.added, state.mask, row)
         return row
 
     def _mass(self, row: LogitsRow) -> Mass:
@@ -305,12 +306,12 @@ class LMContext:
         hidden = b"" if bare else self._hidden_beginning()
         if hidden:
             piece = piece.removeprefix(hidden)
-        self._state = _State(state.prefix.child(token_id), state.text + piece, bare)
+        self._state = _State(state.prefix.child(token_id), state.text + piece, bare, len(piece))
 
     def _narrow(self, mask: TokenMask, row: LogitsRow, mass: Mass) -> None:
         state = self._state
         turn = current_turn()
         if turn is not None and turn.dead:
-            self._state = _State(state.prefix, state.text, state.bare, mask)
+            self._state = _State(state.prefix, state.text, state.bare, state.added, mask)
         else:
-            self._state = _State(state.prefix, state.text, state.bare, mask, row, mass)
+            self._state = _State(state.prefix, state.text, state.bare, state.added, mask, row, mass)

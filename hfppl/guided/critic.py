@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..errors import ArgumentError
@@ -29,18 +29,32 @@ class Critic:
                 f"a critic is a function from a text to a log-factor, or has a method batch(texts): {judge!r}"
             )
 
-    async def __call__(self, text: str) -> Any:
-        """The log-factor of a text."""
+    async def __call__(self, text: str) -> float:
+        """The log-factor of a text.
+
+        Raises:
+            ArgumentError: if the critic does not return a number.
+        """
         if self._batcher is not None:
             return await self._batcher.request(text)
         answer = self._judge(text)
-        return await answer if inspect.isawaitable(answer) else answer
+        return _number(await answer if inspect.isawaitable(answer) else answer)
 
     def _judge_all(self, texts: Sequence[str]) -> Sequence[float]:
-        factors = list(self._batch(list(texts)))
+        answer = self._batch(list(texts))
+        if not isinstance(answer, Iterable):
+            raise ArgumentError(f"critic.batch(texts) must return a log-factor for each text, not {answer!r}")
+        factors = [_number(factor) for factor in answer]
         if len(factors) != len(texts):
             raise ArgumentError(f"critic.batch returned {len(factors)} log-factors for {len(texts)} texts")
         return factors
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Critic":
         return self
+
+
+def _number(answer: Any) -> float:
+    try:
+        return float(answer)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"a critic's log-factor is a number of nats, not {answer!r}") from None

@@ -1,10 +1,12 @@
 """The ready-made model: a text under a constraint, from the prompt to its end."""
 
+import inspect
 import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from ..constraints import Constraint
+from ..constraints.predicate import whole_characters
 from ..distributions import LMContext
 from ..errors import ArgumentError
 from ..llms import CachedCausalLM
@@ -25,6 +27,7 @@ class GuidedModel(Model):
 
     With `end="boundary"`, the text ends instead before the first token that would not go on with it,
     whatever that token is, and has at most `max_tokens` tokens: for a piece in the middle of a document.
+    With constraints combined, a token goes on with the text if it does for each of them by itself.
 
     `str(particle)` is the text, without the end token.
 
@@ -56,10 +59,12 @@ class GuidedModel(Model):
             temp: of the language model; not 0.
             critic: a function from a text to a log-factor in nats, sync or async, or an object with a
                 method `batch(texts)`. The factor of the whole text multiplies the target; on the way,
-                that of the text so far is a twist, and -inf says that nothing can follow.
+                that of the text so far, up to its last whole character, is a twist, and -inf says that
+                nothing can follow.
             proposal: where to draw tokens from instead of `lm`: another language model with the same
                 vocabulary, or a function from log-probabilities (V,), in nats, -inf where nothing is
-                allowed, to log-probabilities. It must leave possible whatever the constraint allows.
+                allowed, to log-probabilities. It must leave possible whatever the constraint allows. Under
+                "boundary", where the text may end and a checker is slow, it is not used.
             end: "eos" or "boundary", see above.
             heal: draw the prompt's last token again, see `LMContext`.
             max_tests: see `next_allowed_token`.
@@ -69,6 +74,8 @@ class GuidedModel(Model):
             VocabularyError: for a proposal with another vocabulary.
         """
         super().__init__()
+        if not isinstance(lm, CachedCausalLM):
+            raise ArgumentError(f"a language model is a CachedCausalLM, not {lm!r}")
         if not isinstance(constraint, Constraint):
             raise ArgumentError(
                 f"a constraint is made with hfppl.constraints (Regex, JsonSchema, ...), not {constraint!r}"
@@ -106,8 +113,11 @@ class GuidedModel(Model):
         else:
             await self._step_towards_boundary()
         if self._critic is not None and self.weight > -math.inf:
-            judge = self.score if self.finished else self.twist
-            judge(await self._critic(str(self.context)))
+            if self.finished:
+                self.score(await self._critic(str(self.context)))
+            else:  # what there is of a character is not yet a text
+                text, _ = whole_characters(bytes(self.context))
+                self.twist(await self._critic(str(self.context) if text is None else text))
 
     async def _step_towards_end_token(self) -> None:
         lm = self.context.lm
@@ -141,8 +151,8 @@ class GuidedModel(Model):
 
     async def _go_on_or_end_lazily(self, full: bool) -> None:
         """One token is drawn: it goes on with the text and is taken, or the text ends before it."""
-        token_id, log_ratio = await any_token(self.context, self._proposal)
-        self.score(log_ratio)
+        # From the language model itself: whether the text ends here is not for a proposal to say.
+        token_id = await any_token(self.context)
         goes_on = token_id not in self.context.lm.eos_token_ids and token_id in self.state.candidates()
         if not goes_on or not self.state.allows(token_id):
             self.finish()
@@ -165,7 +175,7 @@ class GuidedModel(Model):
         if isinstance(proposal, CachedCausalLM):
             self.context.lm.vocabulary.check_same(proposal.vocabulary, "the proposal")
             return LMContext(proposal, prompt, self.context.temp, heal=heal)
-        if proposal is not None and not callable(proposal):
+        if proposal is not None and (not callable(proposal) or inspect.iscoroutinefunction(proposal)):
             raise ArgumentError(
                 f"a proposal is a language model or a function of log-probabilities, not {proposal!r}"
             )

@@ -18,6 +18,10 @@ from ..turn import current_turn
 from .rejection import draw_allowed
 
 MAX_TESTS = 1000
+_LEAVES_NOTHING = (
+    "the proposal leaves none of the possible next tokens of {!r} possible; it must be able to draw whatever "
+    "the rule allows"
+)
 
 # From log-probabilities of the next token to those to draw it from; or another language model's context.
 Proposal = Callable[[NDArray[np.float64]], Any] | LMContext | None
@@ -37,8 +41,8 @@ async def next_allowed_token(
         state: the constraint's, which is advanced along with the context.
         proposal: where to draw from instead: a context of another language model over the same
             vocabulary, which is advanced too, or a function from log-probabilities (V,) to such.
-        max_tests: how many tokens a slow checker is asked about at most. Where that many are all
-            refused, the particle dies; estimates stay unbiased.
+        max_tests: how many tokens a slow checker may refuse, one after the other, before the particle
+            dies; estimates stay unbiased. Up to four more are asked about once one is allowed.
 
     Returns:
         The token; None if the particle has died.
@@ -60,33 +64,39 @@ async def token_within(model: Any, context: LMContext, mask: TokenMask, proposal
     if proposal is None:
         token = await model.sample(context.next_token())
     elif isinstance(proposal, LMContext):
-        await model.intervene(proposal.mask_dist(mask), True)
-        if _is_dead(model):
-            return None
-        token = await model.sample(context.next_token(), proposal=proposal.next_token())
+        token = await _token_from_context(model, context, mask, proposal)
     else:
         row = _proposed(context, proposal, await context.logprobs())
         token = await model.sample(context.next_token(), proposal=TokenCategorical(context.lm, row))
     return None if _is_dead(model) else token
 
 
-async def any_token(context: LMContext, proposal: Proposal) -> tuple[int, float]:
-    """A token drawn without being taken, and the log of how much likelier the target makes it."""
-    row, temperature, target = await _row_to_draw_from(context, proposal)
-    mask = context.model_mask.factors
-    mass = row.mass(temperature, mask)
-    token_id = row.draw(rng().random(), mass, temperature, mask)
-    if proposal is None:
-        return token_id, 0.0
-    log_p = target.log_prob(token_id, context._mass(target), context.temp)
-    return token_id, log_p - row.log_prob(token_id, mass, temperature)
+async def _token_from_context(model: Any, context: LMContext, mask: TokenMask, proposal: LMContext) -> Any:
+    """Sample the next token in a mask by another context's distribution."""
+    if is_enumerated():
+        row = await proposal._row()
+        if row.mass(proposal.temp, (proposal.model_mask & mask).factors).log_total == -math.inf:
+            current_choices().missed = True
+            token = await model.sample(context.next_token())
+            await model.intervene(proposal.next_token(), token)
+            return token
+    await model.intervene(proposal.mask_dist(mask), True)
+    if _is_dead(model):
+        raise ArgumentError(_LEAVES_NOTHING.format(context))
+    return await model.sample(context.next_token(), proposal=proposal.next_token())
+
+
+async def any_token(context: LMContext) -> int:
+    """A token drawn without being taken."""
+    row = await context._row()
+    return row.draw(rng().random(), context._mass(row), context.temp, context.model_mask.factors)
 
 
 async def _by_rejection(
     model: Any, context: LMContext, state: State, proposal: Proposal, max_tests: int
 ) -> Token | None:
-    row, temperature, target = await _row_to_draw_from(context, proposal)
     candidates = (context.model_mask & state.candidates()).factors
+    row, temperature, target = await _row_to_draw_from(context, proposal, candidates)
     token_id, log_mass = draw_allowed(row, temperature, candidates, state.allows, rng(), max_tests)
     if token_id is None:
         model.condition(False)
@@ -105,14 +115,17 @@ async def _by_rejection(
     return None if _is_dead(model) else Token(context.lm, token_id)
 
 
-async def _row_to_draw_from(context: LMContext, proposal: Proposal) -> tuple[LogitsRow, float, LogitsRow]:
+async def _row_to_draw_from(
+    context: LMContext, proposal: Proposal, candidates: NDArray[np.floating]
+) -> tuple[LogitsRow, float, LogitsRow]:
     """The row to draw from, its temperature, and the row of the target."""
     target = await context._row()
     if proposal is None:
         return target, context.temp, target
     if isinstance(proposal, LMContext):
         return await proposal._row(), proposal.temp, target
-    return LogitsRow(_proposed(context, proposal, context._logprobs(target))), 1.0, target
+    logprobs = np.where(candidates > 0, context._logprobs(target), -np.inf)
+    return LogitsRow(_proposed(context, proposal, logprobs)), 1.0, target
 
 
 def _proposed(
@@ -126,17 +139,19 @@ def _proposed(
         )
     row[logprobs == -np.inf] = -np.inf
     if row.max() == -math.inf and logprobs.max() > -math.inf:
-        raise ArgumentError(
-            f"the proposal leaves none of the possible next tokens of {context!r} possible; "
-            "it must be able to draw whatever the rule allows"
-        )
+        raise ArgumentError(_LEAVES_NOTHING.format(context))
     return row
 
 
 def is_enumerated() -> bool:
     """Whether every choice is to be known, so that nothing may be left to chance."""
+    return current_choices() is not None
+
+
+def current_choices() -> Any:
+    """The choices of an enumeration that this is part of."""
     turn = current_turn()
-    return turn is not None and turn.choices is not None
+    return None if turn is None else turn.choices
 
 
 def _is_dead(model: Any) -> bool:

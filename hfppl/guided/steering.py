@@ -36,7 +36,7 @@ async def steer(
         prompt: a text, token ids, or chat messages.
         constraint: what a text must be, from `hfppl.constraints`.
         n_particles: how many particles.
-        max_tokens: the most tokens a text may have, its end token included.
+        max_tokens: the most tokens a text may have, its end token included if it ends with one.
         temp: see `GuidedModel`, as for `critic`, `proposal`, `end`, `heal` and `max_tests`.
         options: further arguments of `smc_standard`, such as `seed` and `progress`.
 

@@ -276,8 +276,15 @@ class CachedCausalLM:
             if prefix:
                 raise ArgumentError("a prefix is the part of the prompt that a constraint is about: pass one")
             return None
+        if not hasattr(constraint, "start"):
+            raise ArgumentError(f"a constraint is made with hfppl.constraints, not {constraint!r}")
+        if not isinstance(prefix, str | bytes):
+            raise ArgumentError(f"a prefix is a text or bytes, not {prefix!r}")
         state = constraint.start(self)
-        if not state.advance_bytes(prefix.encode() if isinstance(prefix, str) else prefix):
+        # A lone surrogate has no UTF-8, and then no constraint allows what stands for it.
+        if not state.advance_bytes(
+            prefix.encode("utf-8", "surrogatepass") if isinstance(prefix, str) else prefix
+        ):
             raise ArgumentError(f"the constraint does not allow a text that begins with {prefix!r}")
         mask: TokenMask = state.mask()
         return mask
