@@ -139,7 +139,10 @@ async def test_a_moves_own_scores_leave_no_trace(how: str) -> None:
             particle.finish()
         return particle
 
-    plain = await smc_standard(Scored(), 30, 1.0, seed=3)
+    async def stay(particle: Scored) -> Scored:
+        return particle
+
+    plain = await smc_standard(Scored(), 30, 1.0, seed=3, move=stay)
     after = await smc_standard(Scored(), 30, 1.0, seed=3, move=move)
     assert moved
     assert after.log_marginal_likelihood == plain.log_marginal_likelihood

@@ -263,7 +263,17 @@ async def test_twists_cancel_when_particles_are_stopped_short_or_resampled() -> 
     stopped = await smc_standard(Twisted(), 8, ess_threshold=0, seed=0, max_steps=2)
     assert stopped.log_weights == pytest.approx(np.zeros(8))
 
-    resampled = await smc_standard(Twisted(), 64, ess_threshold=1, seed=0, max_steps=1)
+    class TwistedOnce(Twisted):
+        def __init__(self) -> None:
+            super().__init__()
+            self.twisted = False
+
+        async def step(self) -> None:
+            if not self.twisted:
+                await super().step()
+            self.twisted = True
+
+    resampled = await smc_standard(TwistedOnce(), 64, ess_threshold=1, seed=0, max_steps=2)
     # All weighed the mean when they were chosen, so each now weighs the mean without its own twist.
     mean = resampled.record.steps[0].log_mean_weight
     assert set(np.round(resampled.log_weights - mean, 9)) <= {-3.0, 3.0}

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from hfppl import Bernoulli, Model, smc_standard
 from hfppl.errors import ArgumentError
 from hfppl.inference.resampling import RESAMPLING_METHODS, get_resampling_fn, optimal_resample
 from hfppl.inference.weights import effective_sample_size, log_mean, normalize
@@ -148,3 +149,18 @@ def test_very_small_weights_do_not_underflow() -> None:
 def test_effective_sample_size() -> None:
     assert effective_sample_size(np.array([0.0, 0.0, -np.inf, 0.0])) == pytest.approx(3)
     assert effective_sample_size(np.log([0.75, 0.25])) == pytest.approx(1.6)
+
+
+async def test_nothing_is_resampled_after_the_last_step() -> None:
+    class Late(Model):
+        async def step(self) -> None:
+            self.score(-3.0 * await self.sample(Bernoulli(0.5)))
+            if self.weight < -5 or await self.sample(Bernoulli(0.5)):
+                self.finish()
+
+    for options in ({}, {"max_steps": 2}):
+        particles = await smc_standard(Late(), 40, ess_threshold=1, seed=1, **options)
+        last = particles.record.steps[-1]
+        assert particles.log_weights.tolist() == last.log_weights.tolist()
+        assert particles.ess == pytest.approx(last.ess)
+        assert particles.ess < 40

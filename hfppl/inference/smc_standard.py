@@ -37,7 +37,8 @@ async def smc_standard(
 
     Each particle is a copy of `model`. At each step all that have not finished take a step of their
     own; when the effective sample size falls below `ess_threshold * n_particles`, ancestors are drawn
-    by weight, and every particle then weighs the mean. Finished particles stay in the population.
+    by weight, and every particle then weighs the mean; not after the last step, unless particles are to be
+    moved. Finished particles stay in the population.
 
     Args:
         model: the model; it is copied, not changed.
@@ -94,6 +95,8 @@ async def smc_standard(
 
             log_weights = np.array([particle.weight for particle in particles])
             ancestors, resampled = np.arange(n), False
+            if not run.goes_on(particles) and move is None:
+                break  # resampling would add noise, and hide how few particles count
             if 0 < effective_sample_size(log_weights) < ess_threshold * n * (1 - _ROUNDING):
                 resampled = True
                 rng = run.streams.generator(Purpose.RESAMPLE, run.n_steps)
