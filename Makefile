@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
-# constraints.txt takes part in the one resolve, so that a version it pins is never fetched in another.
-INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+# constraints.txt takes part in the one resolve, so that a version it pins is never fetched in another. Most of
+# the files are never imported: those that are get compiled then.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt
 # Two processes side by side, of one thread each, which do not wait for each other by spinning.
 TESTS := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal
 REQUIREMENTS := pyproject.toml constraints.txt

@@ -176,7 +176,7 @@ async def test_a_biased_resampler_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         return np.sort(rng.integers(len(weights), size=len(weights)))
 
     monkeypatch.setitem(RESAMPLING_METHODS, "stratified", careless)
-    reference = REFERENCES["submodels"]
+    reference = REFERENCES["words"]
     rows = await estimates(reference, standard("stratified", 1.0, N_CONTROL), 150)
     assert max(map(abs, z_scores(rows, reference, N_CONTROL).values())) > 5
 
