@@ -3,9 +3,11 @@
 import copy
 import functools
 import random
+import types
 import weakref
+from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,25 +17,33 @@ from .random import Purpose, Streams
 _ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None), type, range})
 
 
-class Shares(Protocol):
-    """Something that particles use and never own, a language model: its parts are not copied either."""
-
-    def shared_objects(self) -> Iterable[object]:
-        """What every copy of a particle shares."""
-        ...
+_SHARED: dict[int, Any] = {}  # by identity, what particles use and never own
+_N_OWNERS: Counter[int] = Counter()
 
 
-_SHARED: "weakref.WeakSet[Shares]" = weakref.WeakSet()
+def share_parts(owner: object, *parts: object) -> None:
+    """Let all copies of particles share these parts of a language model, as long as it lives."""
+    # Functions are never copied; one kept here that knows its language model would keep that alive.
+    kept = {id(part): part for part in parts if not isinstance(part, types.FunctionType)}
+    _SHARED.update(kept)
+    _N_OWNERS.update(kept.keys())
+    weakref.finalize(owner, _release, list(kept)).atexit = False
 
 
-def share_parts(owner: Shares) -> None:
-    """From now on, `copy_attribute` and `shared_memo` leave the parts of `owner` as they are."""
-    _SHARED.add(owner)
+def _release(ids: Iterable[int]) -> None:
+    for part in ids:
+        _N_OWNERS[part] -= 1
+        if not _N_OWNERS[part]:
+            del _N_OWNERS[part], _SHARED[part]
 
 
 def shared_memo() -> dict[int, Any]:
-    """A memo for `copy.deepcopy` in which everything that is shared is its own copy."""
-    return {id(part): part for owner in list(_SHARED) for part in owner.shared_objects()}
+    """A memo for `copy.deepcopy` in which everything that is shared is its own copy.
+
+    Every copy of a particle needs one, so it costs no more than the copy of a dict, however many language
+    models there are.
+    """
+    return _SHARED.copy()
 
 
 def copy_attribute(owner: object, name: str, value: Any, memo: dict[int, Any]) -> Any:

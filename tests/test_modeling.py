@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import gc
 import math
 import random
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from tables import Gated, always, random_law, table_lm
 
 from hfppl import (
     Bernoulli,
+    CachedCausalLM,
     Distribution,
     LMContext,
     LogCategorical,
@@ -25,6 +28,7 @@ from hfppl import (
     smc_steer,
     submodel,
 )
+from hfppl.copying import share_parts, shared_memo
 from hfppl.errors import ArgumentError, CopyError, ModelError, NoMassError, NumericalError
 from hfppl.inference.turns import fork
 from hfppl.random import Streams
@@ -736,6 +740,36 @@ def test_what_belongs_to_a_language_model_is_shared_by_copies() -> None:
     assert child.nested["bytes"] is lm.byte_vocab
     assert child.ids == holder.ids
     assert child.ids is not holder.ids
+
+
+def test_what_is_shared_is_let_go_with_its_last_language_model() -> None:
+    class Owner:
+        pass
+
+    tokenizer, owners = Owner(), [Owner(), Owner()]
+    gc.collect()  # what earlier tests have left
+    n_before = len(shared_memo())
+    for owner in owners:
+        share_parts(owner, tokenizer)
+    del owner
+    assert shared_memo()[id(tokenizer)] is tokenizer
+    owners.pop()
+    assert id(tokenizer) in shared_memo()
+    owners.pop()
+    assert len(shared_memo()) == n_before
+
+
+def test_a_language_model_whose_function_knows_it_is_let_go() -> None:
+    def made() -> weakref.ref[CachedCausalLM]:
+        known: list[CachedCausalLM] = []
+        lm = CachedCausalLM.from_function(["a", "b"], lambda ids: [0.0] * known[0].vocab_size)
+        known.append(lm)
+        assert {id(lm.tokenizer), id(lm.byte_vocab), id(lm.vocab)} <= set(shared_memo())
+        return weakref.ref(lm)
+
+    gone = made()
+    gc.collect()
+    assert gone() is None
 
 
 async def test_an_exception_that_takes_no_attributes_arrives_as_it_is() -> None:

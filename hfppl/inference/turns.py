@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import copy
 import inspect
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from numbers import Real
@@ -52,10 +53,11 @@ def check_fraction(name: str, value: Any) -> None:
 def fork(particle: Any, streams: Streams, step: int, slot: int) -> Any:
     """A copy of a particle for a slot, with random streams of its own."""
     parts: dict[int, Any] = shared_memo()
+    n_shared = len(parts)
     child = copy.deepcopy(particle, parts)
     if child is particle:
         raise CopyError(f"copying {type(particle).__name__} returned the same object, not a copy")
-    renew_generators(parts.values(), streams, step, slot)
+    renew_generators(itertools.islice(parts.values(), n_shared, None), streams, step, slot)
     return child
 
 

@@ -1,5 +1,6 @@
 """The language model as users see it: one vocabulary, one backend, shared by all particles."""
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -153,7 +154,7 @@ class CachedCausalLM:
         self.eos_token_ids = frozenset(eos_token_ids)
         self.batch_size = batch_size
         self.masks = Masks(vocabulary, lambda: self._rows.eos_token_ids)
-        share_parts(self)
+        share_parts(self, self.tokenizer, self.model, self.vocabulary.byte_vocab)
 
     # --- what it is
 
@@ -162,15 +163,16 @@ class CachedCausalLM:
         """What computes the logits: the transformers module, or the function."""
         return self.backend.model
 
-    @property
+    @functools.cached_property
     def str_vocab(self) -> list[str]:
         """V texts, one for each id."""
+        share_parts(self, self.vocabulary.str_vocab)
         return self.vocabulary.str_vocab
 
     @property
     def vocab(self) -> list[str]:
         """The historical name of `str_vocab`."""
-        return self.vocabulary.str_vocab
+        return self.str_vocab
 
     @property
     def byte_vocab(self) -> list[bytes]:
@@ -343,12 +345,6 @@ class CachedCausalLM:
     def stats(self) -> LMStats:
         """Counts of what was asked, computed and reused, and bytes held."""
         return self._rows.stats()
-
-    def shared_objects(self) -> list[object]:
-        """What copies of a particle share: the tokenizer, the module, the vocabulary's lists."""
-        lists = [self.vocabulary.byte_vocab]
-        made = self.vocabulary.__dict__.get("str_vocab")  # if anybody has asked for it yet
-        return [self.tokenizer, self.model, *lists, *([] if made is None else [made])]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "CachedCausalLM":
         return self
