@@ -15,10 +15,14 @@ class HasTokens(Protocol):
     """A language model, as far as a constraint needs to know it."""
 
     @property
-    def vocabulary(self) -> Vocabulary: ...  # noqa: D102
+    def vocabulary(self) -> Vocabulary:
+        """The tokens."""
+        ...
 
     @property
-    def eos_token_ids(self) -> frozenset[int]: ...  # noqa: D102
+    def eos_token_ids(self) -> frozenset[int]:
+        """The ids that end a text."""
+        ...
 
 
 class Constraint(abc.ABC):

@@ -31,8 +31,9 @@ class Predicate(Constraint):
         complete: whether a text is valid as it stands; by default, `prefix`.
         """
         for function in (prefix, prefix if complete is None else complete):
-            call = getattr(function, "__call__", None)  # noqa: B004, an object may have an async one
-            if call is None or inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
+            if not callable(function) or any(
+                map(inspect.iscoroutinefunction, (function, type(function).__call__))
+            ):
                 raise ArgumentError(
                     f"a predicate is a plain function from a text to a bool, not {function!r}"
                 )

@@ -13,8 +13,8 @@ import re
 import threading
 import warnings
 from collections.abc import Iterable
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parser  # type: ignore[attr-defined]
+from re import _constants as sre  # type: ignore[attr-defined]  # private, so that no stub knows it
+from re import _parser as sre_parser  # type: ignore[attr-defined]  # the same
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ _SURROGATES = (0xD800, 0xDFFF)
 _TYPES = re.ASCII | re.LOCALE | re.UNICODE  # in a scope, one of these takes the place of another
 _KEPT = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
 _IN_JSON = 1 << 16  # no flag of Python's: says to `_node` and `_one_of` what `in_json` says to `translate`
-# What JSON writes as \uXXXX only, which the strings of a JSON schema never hold here, and DEL.
+# What JSON can write by its number only, which the strings of a JSON schema never hold here, and DEL.
 _NOT_IN_JSON = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F))
 
 _POSIX = re.compile(

@@ -106,9 +106,9 @@ async def _by_rejection(
         model.score(log_mass - whole.log_total)
     else:
         log_p = target.log_prob(token_id, whole, context.temp)
-        log_q = row.log_prob(token_id, row.mass(temperature, candidates), temperature)
-        log_share = log_mass - row.mass(temperature, candidates).log_total
-        model.score(log_share + log_p - log_q)
+        drawn_from = row.mass(temperature, candidates)
+        log_q = row.log_prob(token_id, drawn_from, temperature)
+        model.score(log_mass - drawn_from.log_total + log_p - log_q)
     if isinstance(proposal, LMContext):
         await model.intervene(proposal.next_token(), token_id)
     await model.intervene(context.next_token(), token_id)

@@ -25,9 +25,17 @@ class Particle(Protocol):
     weight: float
     finished: bool
 
-    def done_stepping(self) -> bool: ...  # noqa: D102
-    def untwist(self) -> None: ...  # noqa: D102
-    def string_for_serialization(self) -> str: ...  # noqa: D102
+    def done_stepping(self) -> bool:
+        """Whether it has taken its last step."""
+        ...
+
+    def untwist(self) -> None:
+        """Take the twist back."""
+        ...
+
+    def string_for_serialization(self) -> str:
+        """What it shows in a record."""
+        ...
 
 
 class Particles(list[Any]):

@@ -13,6 +13,7 @@ against the plain layers, and done without if they are missing. (Public ways wer
 converted by `torch.utils.mkldnn` reorder every input and output.)
 """
 
+import functools
 import os
 import platform
 import threading
@@ -124,7 +125,7 @@ class FastLinears:
             self._verdicts[shape] = (
                 (True,) * len(TIMED_ROWS)
                 if always
-                else timed.get(_name(shape), lambda modules=modules: _time(modules))  # type: ignore[misc]
+                else timed.get(_name(shape), functools.partial(_time, modules))
             )
             if self._verdicts[shape][1]:
                 self._packed += [_pack(module, self._verdicts[shape]) for module in modules]
