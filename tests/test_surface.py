@@ -1,9 +1,11 @@
 """The public names, and the import paths that scripts of this family use."""
 
+import ast
 import importlib
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,16 @@ def test_all_is_what_is_there() -> None:
     assert [name for name in hfppl.__all__ if isinstance(getattr(hfppl, name), types.ModuleType)] == []
     with pytest.raises(AttributeError):
         hfppl.nothing  # noqa: B018
+
+
+def test_type_checkers_are_told_of_the_same_names() -> None:
+    stub = ast.parse(Path(hfppl.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    (told,) = (
+        ast.literal_eval(node.value)
+        for node in stub.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    assert told == hfppl.__all__
 
 
 def test_importing_it_loads_next_to_nothing() -> None:

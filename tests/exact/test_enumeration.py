@@ -128,13 +128,16 @@ async def test_importance_sampling_never_resamples() -> None:
     assert set(particles.log_weights) == {0.0, -math.inf}
 
 
-async def test_a_model_without_end_is_followed_down_to_min_prob() -> None:
+# Of the two values of a choice, the first is followed at once: the text that ends by it is counted still.
+@pytest.mark.parametrize(("goes_on", "left_out"), [(True, 2**-10), (False, 2**-9)])
+async def test_a_model_without_end_is_followed_down_to_min_prob(goes_on: bool, left_out: float) -> None:
     class Forever(Model):
         async def step(self) -> None:
-            if not await self.sample(Bernoulli(0.5)):
+            if await self.sample(Bernoulli(0.5)) != goes_on:
                 self.finish()
 
-    particles = await enumerate_exact(Forever(), min_prob=1e-3)
+    particles = await enumerate_exact(Forever(), min_prob=1e-3, max_steps=100)
     lower, upper = particles.log_z_bounds
-    assert math.exp(lower) == pytest.approx(1 - 2**-10)
+    assert particles.n_unfinished == 0, "it ended by itself"
+    assert math.exp(lower) == pytest.approx(1 - left_out)
     assert math.exp(upper) == pytest.approx(1.0)
